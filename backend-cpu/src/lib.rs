@@ -1,0 +1,7 @@
+//! Conditional Program on the CPU: the reference backend for everyone, and the encoder.
+mod decode;
+mod encode;
+mod level;
+pub use decode::CpuDecoder;
+pub use encode::Encoder;
+pub use level::{LEVEL_VARIABLE, Level, UnsupportedLevel};
