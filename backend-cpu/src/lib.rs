@@ -2,6 +2,9 @@
 mod decode;
 mod encode;
 mod level;
+mod map;
+mod memory;
 pub use decode::CpuDecoder;
 pub use encode::Encoder;
 pub use level::{LEVEL_VARIABLE, Level, UnsupportedLevel};
+pub use map::{Access, MappedFile};

@@ -1,0 +1,38 @@
+//! What the search asks of a vector: one row per 16-bit lane.
+
+/// A vector of unsigned 16-bit lanes.
+///
+/// # Safety
+/// `ROWS * 2` must be the size of the type, and every bit pattern a valid value of it.
+///
+/// Every method may use instructions of its instruction set without asking: the caller must run on a CPU that has
+/// them. Methods are `inline(always)` so that they compile inside the `target_feature` function they end up in.
+pub(super) unsafe trait Lanes: Copy {
+    /// Lanes, and rows coded together.
+    const ROWS: usize;
+
+    /// Every lane `value`.
+    unsafe fn splat(value: u16) -> Self;
+    /// Lane-wise sum, wrapping.
+    unsafe fn add(self, other: Self) -> Self;
+    /// Lane-wise difference, wrapping.
+    unsafe fn sub(self, other: Self) -> Self;
+    /// Lane-wise unsigned minimum.
+    unsafe fn min(self, other: Self) -> Self;
+    /// Lane-wise magnitude of a signed number.
+    unsafe fn abs(self) -> Self;
+    /// Low halves of the lane-wise products.
+    unsafe fn mul_low(self, other: Self) -> Self;
+    /// High halves of the lane-wise unsigned products.
+    unsafe fn mul_high(self, other: Self) -> Self;
+    /// Lanes shifted left by `count`, below 16.
+    unsafe fn shift_left(self, count: u32) -> Self;
+    /// Lanes shifted right by `count`, below 16, zeros in.
+    unsafe fn shift_right(self, count: u32) -> Self;
+    /// `self & mask | other & !mask`.
+    unsafe fn select(self, other: Self, mask: Self) -> Self;
+    /// `self & mask | bits`.
+    unsafe fn and_or(self, mask: Self, bits: Self) -> Self;
+    /// `then` where `self == other`, else `otherwise`.
+    unsafe fn if_equal(self, other: Self, then: Self, otherwise: Self) -> Self;
+}

@@ -1,0 +1,91 @@
+//! Every level codes every row to the bytes of the reference encoder.
+
+use condprog_core::encoder::{Outcome, ScaleRule, Search, Workspace, WorkspaceSize, encode_row};
+use condprog_core::{Layout, Rate};
+use condprog_cpu::{Encoder, Level};
+
+/// A row of a seeded generator: a sum of four uniform numbers, about normal.
+fn rows(count: usize, dim: u32, mut seed: u64) -> Vec<f32> {
+    let mut next = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    (0..count * dim as usize).map(|_| next() + next() + next() + next()).collect()
+}
+
+fn reference(
+    layout: Layout,
+    rows: &[f32],
+    rule: ScaleRule,
+    search: Search,
+) -> (Vec<u8>, Vec<Result<Outcome, condprog_core::encoder::EncodeError>>) {
+    let size = WorkspaceSize::of(layout);
+    let (mut m, mut d) = (vec![0; size.metrics], vec![0; size.decisions]);
+    let (mut z, mut s) = (vec![0; size.targets], vec![0; size.states]);
+    let mut workspace = Workspace::new(layout, &mut m, &mut d, &mut z, &mut s).unwrap();
+    let count = rows.len() / layout.dim() as usize;
+    let mut records = vec![0; count * layout.record_bytes()];
+    let outcomes = rows
+        .chunks_exact(layout.dim() as usize)
+        .zip(records.chunks_exact_mut(layout.record_bytes()))
+        .map(|(row, record)| encode_row(layout, row, rule, search, &mut workspace, record))
+        .collect();
+    (records, outcomes)
+}
+
+fn check(layout: Layout, rows: &[f32], rule: ScaleRule, search: Search) {
+    let (expected, outcomes) = reference(layout, rows, rule, search);
+    for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
+        let encoder = Encoder::with_level(layout, rule, search, level).unwrap();
+        assert_eq!(encoder.level(), level);
+        let mut records = vec![0xaa; expected.len()];
+        // As text: a NaN in an error is not equal to itself.
+        assert_eq!(format!("{:?}", encoder.encode(rows, &mut records)), format!("{outcomes:?}"), "{level}");
+        assert!(records == expected, "{level} {layout:?} {rule:?} {search:?}");
+    }
+}
+
+#[test]
+fn every_rate() {
+    let search = Search { variants: 2, window: 8, recuts: 1 };
+    for rate in Rate::all() {
+        let layout = Layout::new(32, rate).unwrap();
+        check(layout, &rows(3, 32, 1 + u64::from(rate.quarters())), ScaleRule::Norm, search);
+    }
+}
+
+#[test]
+fn widths_that_are_short_odd_and_long() {
+    for (dim, quarters) in [(8, 8), (4, 16), (9, 8), (16, 4), (20, 6), (33, 12), (250, 8)] {
+        let layout = Layout::new(dim, Rate::from_quarters(quarters).unwrap()).unwrap();
+        check(layout, &rows(2, dim, 9), ScaleRule::Projection, Search { variants: 1, window: 64, recuts: 2 });
+    }
+}
+
+#[test]
+fn more_rows_than_a_block_with_different_variants() {
+    let layout = Layout::new(16, Rate::TWO).unwrap();
+    check(layout, &rows(37, 16, 5), ScaleRule::LeastSquares, Search { variants: 3, window: 64, recuts: 1 });
+}
+
+#[test]
+fn rows_that_are_hard() {
+    let layout = Layout::new(64, Rate::TWO).unwrap();
+    let mut all = rows(9, 64, 3);
+    let mut each = all.chunks_exact_mut(64);
+    let mut next = || each.next().unwrap();
+    next().fill(0.0);
+    let one_hot = next();
+    one_hot.fill(0.0);
+    one_hot[17] = 3.0;
+    next()[5] = f32::NAN;
+    next()[63] = f32::NEG_INFINITY;
+    next().iter_mut().for_each(|x| *x *= 1e-30);
+    next().iter_mut().for_each(|x| *x *= 1e30);
+    next()[0] = 60.0; // an outlier
+    next().iter_mut().for_each(|x| *x = x.powi(5)); // heavy tails
+    next().fill(1.0);
+    check(layout, &all, ScaleRule::Norm, Search { variants: 1, window: 64, recuts: 0 });
+}
