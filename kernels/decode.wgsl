@@ -1,0 +1,235 @@
+// Conditional Program, format version 1: decodes the rows of a request. Section numbers are those of core/SPEC.md.
+//
+// Integers only. WGSL promises neither a rounding mode nor subnormals, and drivers do differ, so no float type and no
+// float literal appears below: outputs are computed as bits, two 16-bit values or one binary32 to a word.
+//
+// Baseline WebGPU only: no optional feature, default limits. The kernels crate asserts every number here that
+// core defines to be core's.
+
+// Section 3.1: the magnitudes of the shared program.
+const LEVELS = array<u32, 128>(
+    1, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 5, 6, 6, 7,
+    7, 8, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 12, 13, 13, 14,
+    14, 15, 15, 16, 16, 17, 17, 17, 18, 18, 19, 19, 20, 20, 21, 21,
+    22, 22, 23, 23, 24, 24, 25, 25, 26, 26, 27, 27, 28, 28, 29, 29,
+    30, 31, 31, 32, 32, 33, 33, 34, 34, 35, 36, 36, 37, 37, 38, 39,
+    39, 40, 41, 41, 42, 43, 43, 44, 45, 46, 46, 47, 48, 49, 49, 50,
+    51, 52, 53, 54, 55, 56, 57, 57, 59, 60, 61, 62, 63, 64, 65, 67,
+    68, 70, 71, 73, 75, 77, 79, 81, 83, 86, 89, 93, 97, 103, 111, 127,
+);
+
+// Section 4: bits of a state. Section 5: mantissa bits of a scale, and alpha = (64 + m) * 2^(x - ALPHA_BIAS).
+const STATE_BITS: u32 = 16;
+const MANTISSA_BITS: u32 = 6;
+const ALPHA_BIAS: u32 = 54;
+
+// Threads of a workgroup.
+const WORKGROUP: u32 = 64;
+
+// A group is what a thread decodes at a time: eight values. Eight steps are a whole number of bits at every rate, so
+// a group's first state starts at a whole bit; at most 4 bits per value, its states lie within 7 * 4 + 16 = 44 bits.
+// Rows are padded to whole groups in the output.
+const GROUP: u32 = 8;
+
+// Consecutive groups of a row that one thread decodes.
+override groups_per_thread: u32 = 1;
+
+// The record number of a row that is missing and gives zeros.
+const MISSING: u32 = 0xffffffff;
+
+const BF16: u32 = 0;
+const F16: u32 = 1;
+const F32: u32 = 2;
+
+// Layout of the records of one binding.
+struct Shape {
+    dim: u32,
+    rate: u32, // quarter bits per value
+    code_bits: u32,
+    record_bytes: u32,
+}
+
+// The jobs of one dispatch.
+struct Span {
+    first: u32,
+    count: u32,
+}
+
+// A row to decode: its record, counted in this binding, and its place in the output, counted in rows.
+struct Job {
+    record: u32,
+    place: u32,
+}
+
+// Records back to back, as in a file, and at least 12 more bytes.
+@group(0) @binding(0) var<storage, read> records: array<u32>;
+@group(0) @binding(1) var<uniform> shape: Shape;
+@group(1) @binding(0) var<uniform> span: Span;
+@group(1) @binding(1) var<storage, read> jobs: array<Job>;
+@group(1) @binding(2) var<storage, read_write> output: array<vec4<u32>>;
+
+// LEVELS where it can be indexed quickly.
+var<workgroup> levels: array<u32, 128>;
+
+@compute @workgroup_size(WORKGROUP)
+fn decode_bf16(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    load_levels(lane);
+    decode(id.x, BF16);
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn decode_f16(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    load_levels(lane);
+    decode(id.x, F16);
+}
+
+@compute @workgroup_size(WORKGROUP)
+fn decode_f32(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    load_levels(lane);
+    decode(id.x, F32);
+}
+
+fn load_levels(lane: u32) {
+    if lane == 0 {
+        levels = LEVELS;
+    }
+    workgroupBarrier();
+}
+
+// Decodes the groups of one thread; dtype is a constant where this is called.
+fn decode(thread: u32, dtype: u32) {
+    let groups = (shape.dim + GROUP - 1) / GROUP;
+    let threads_per_row = (groups + groups_per_thread - 1) / groups_per_thread;
+    if thread / threads_per_row >= span.count {
+        return;
+    }
+    let job = jobs[span.first + thread / threads_per_row];
+    let first = thread % threads_per_row * groups_per_thread;
+    let end = min(first + groups_per_thread, groups);
+    // A missing row is decoded as a zero row.
+    var start = 0u;
+    var scale = 0u;
+    if job.record != MISSING {
+        start = job.record * shape.record_bytes * 8;
+        scale = scale_field(start);
+    }
+    for (var group = first; group < end; group++) {
+        var words: array<u32, 8>;
+        if (scale & 0xfff) != 0 {
+            words = group_words(start, scale, group, dtype);
+        }
+        let at = job.place * groups + group;
+        if dtype == F32 {
+            output[2 * at] = vec4(words[0], words[1], words[2], words[3]);
+            output[2 * at + 1] = vec4(words[4], words[5], words[6], words[7]);
+        } else {
+            output[at] = vec4(
+                words[0] | (words[1] << 16),
+                words[2] | (words[3] << 16),
+                words[4] | (words[5] << 16),
+                words[6] | (words[7] << 16),
+            );
+        }
+    }
+}
+
+// The output bits of the eight values of a group.
+fn group_words(start: u32, scale: u32, group: u32, dtype: u32) -> array<u32, 8> {
+    let window = cyclic_bits(start, group * (GROUP * shape.rate / 4));
+    var words: array<u32, 8>;
+    for (var i = 0u; i < GROUP; i++) {
+        let state = funnel(window.x, window.y, i * shape.rate / 4) >> (32 - STATE_BITS);
+        let bits = binary32(scale, hash(state, scale >> 12));
+        switch dtype {
+            case BF16: {
+                words[i] = round_bf16(bits);
+            }
+            case F16: {
+                words[i] = round_f16(bits);
+            }
+            default: {
+                words[i] = bits;
+            }
+        }
+    }
+    return words;
+}
+
+// Section 3.2.
+fn hash(state: u32, variant: u32) -> u32 {
+    return (state * (2 * state + 1) + (variant << 12)) & 0xffff;
+}
+
+// Section 7: bits of the exact product of alpha and the level a hash stands for. Always a normal number.
+fn binary32(scale: u32, h: u32) -> u32 {
+    let significand = (1u << MANTISSA_BITS) | (scale & ((1u << MANTISSA_BITS) - 1));
+    let exponent = (scale >> MANTISSA_BITS) & 0x3f;
+    let product = significand * levels[(h >> 8) & 0x7f];
+    let top = firstLeadingBit(product);
+    let sign = (h & 0x8000) << 16;
+    return sign | ((exponent + top + (127 - ALPHA_BIAS)) << 23) | ((product << (23 - top)) & 0x7fffff);
+}
+
+// To nearest, ties to even.
+fn round_bf16(bits: u32) -> u32 {
+    return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+}
+
+// To nearest, ties to even, with subnormals and infinities.
+fn round_f16(bits: u32) -> u32 {
+    let sign = (bits >> 16) & 0x8000;
+    let exponent = (bits >> 23) & 0xff;
+    if exponent < 127 - 25 {
+        return sign; // below half of the smallest subnormal
+    }
+    if exponent > 127 + 15 {
+        return sign | 0x7c00;
+    }
+    let significand = (bits & 0x7fffff) | 0x800000;
+    // Bits to drop: 13 for a normal result, more for a subnormal one. The exponent field is then added to what is
+    // kept, less the one that a normal significand's leading bit adds; a carry moves into it as it must.
+    let drop = max(13, 126 - min(exponent, 113));
+    let kept = significand >> drop;
+    let rounded = (significand + (1u << (drop - 1)) - 1 + (kept & 1)) >> drop;
+    return sign | (((max(exponent, 113) - 113) << 10) + rounded);
+}
+
+// Section 5: the field behind the code, little-endian.
+fn scale_field(start: u32) -> u32 {
+    let bits = record_bits(start + (shape.record_bytes - 2) * 8).x;
+    return (bits >> 24) | ((bits >> 8) & 0xff00);
+}
+
+// Section 4.2: 64 bits of the cyclic code from bit `at` on, which lies below code_bits.
+fn cyclic_bits(start: u32, at: u32) -> vec2<u32> {
+    var bits = record_bits(start + at);
+    // Of these the first `have` are the code's; the code's head follows them, as often as it takes.
+    for (var have = shape.code_bits - at; have < 64; have += shape.code_bits) {
+        let head = record_bits(start);
+        if have < 32 {
+            bits.x = (bits.x & ~(0xffffffffu >> have)) | (head.x >> have);
+            bits.y = funnel(head.x, head.y, 32 - have);
+        } else {
+            bits.y = (bits.y & ~(0xffffffffu >> (have - 32))) | (head.x >> (have - 32));
+        }
+    }
+    return bits;
+}
+
+// 64 bits of the binding from bit `at` on, most significant bit of byte 0 first.
+fn record_bits(at: u32) -> vec2<u32> {
+    let word = at / 32;
+    let a = big_endian(records[word]);
+    let b = big_endian(records[word + 1]);
+    let c = big_endian(records[word + 2]);
+    return vec2(funnel(a, b, at % 32), funnel(b, c, at % 32));
+}
+
+// The 32 bits of high:low from bit `at` on, `at` below 32.
+fn funnel(high: u32, low: u32, at: u32) -> u32 {
+    return (high << at) | ((low >> 1) >> (31 - at));
+}
+
+fn big_endian(word: u32) -> u32 {
+    return (word << 24) | ((word << 8) & 0xff0000) | ((word >> 8) & 0xff00) | (word >> 24);
+}
