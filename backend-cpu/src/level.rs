@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use condprog_core::{BackendError, ErrorKind};
+
 /// Environment variable that forces a level: `portable`, `avx2` or `avx512`.
 pub const LEVEL_VARIABLE: &str = "CONDPROG_CPU_LEVEL";
 
@@ -102,3 +104,10 @@ impl fmt::Display for UnsupportedLevel {
 }
 
 impl std::error::Error for UnsupportedLevel {}
+
+/// To generic code, a level that is not there is like a device that is not there.
+impl BackendError for UnsupportedLevel {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Unavailable
+    }
+}
