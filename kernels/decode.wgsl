@@ -41,32 +41,22 @@ const BF16: u32 = 0;
 const F16: u32 = 1;
 const F32: u32 = 2;
 
-// Layout of the records of one binding.
-struct Shape {
+// A part of a table: records of one layout, in one binding.
+struct Part {
     dim: u32,
     rate: u32, // quarter bits per value
     code_bits: u32,
     record_bytes: u32,
+    index: u32,
 }
 
-// The jobs of one dispatch.
-struct Span {
-    first: u32,
-    count: u32,
-}
-
-// A row to decode: its record, counted in this binding, and its place in the output, counted in rows.
-struct Job {
-    record: u32,
-    place: u32,
-}
-
-// Records back to back, as in a file, and at least 12 more bytes.
+// The part's records back to back, as in a file, and at least 12 more bytes.
 @group(0) @binding(0) var<storage, read> records: array<u32>;
-@group(0) @binding(1) var<uniform> shape: Shape;
-@group(1) @binding(0) var<uniform> span: Span;
-@group(1) @binding(1) var<storage, read> jobs: array<Job>;
-@group(1) @binding(2) var<storage, read_write> output: array<vec4<u32>>;
+@group(0) @binding(1) var<uniform> part: Part;
+// For each part of the table, by its index, where its jobs start in this array and how many they are; then the jobs. A
+// job is a record, counted in its part, and the row's place in the output, counted in rows.
+@group(1) @binding(0) var<storage, read> request: array<vec2<u32>>;
+@group(1) @binding(1) var<storage, read_write> output: array<vec4<u32>>;
 
 // LEVELS where it can be indexed quickly.
 var<workgroup> levels: array<u32, 128>;
@@ -98,19 +88,20 @@ fn load_levels(lane: u32) {
 
 // Decodes the groups of one thread; dtype is a constant where this is called.
 fn decode(thread: u32, dtype: u32) {
-    let groups = (shape.dim + GROUP - 1) / GROUP;
+    let groups = (part.dim + GROUP - 1) / GROUP;
     let threads_per_row = (groups + groups_per_thread - 1) / groups_per_thread;
-    if thread / threads_per_row >= span.count {
+    let jobs = request[part.index];
+    if thread / threads_per_row >= jobs.y {
         return;
     }
-    let job = jobs[span.first + thread / threads_per_row];
+    let job = request[jobs.x + thread / threads_per_row];
     let first = thread % threads_per_row * groups_per_thread;
     let end = min(first + groups_per_thread, groups);
     // A missing row is decoded as a zero row.
     var start = 0u;
     var scale = 0u;
-    if job.record != MISSING {
-        start = job.record * shape.record_bytes * 8;
+    if job.x != MISSING {
+        start = job.x * part.record_bytes * 8;
         scale = scale_field(start);
     }
     for (var group = first; group < end; group++) {
@@ -118,7 +109,7 @@ fn decode(thread: u32, dtype: u32) {
         if (scale & 0xfff) != 0 {
             words = group_words(start, scale, group, dtype);
         }
-        let at = job.place * groups + group;
+        let at = job.y * groups + group;
         if dtype == F32 {
             output[2 * at] = vec4(words[0], words[1], words[2], words[3]);
             output[2 * at + 1] = vec4(words[4], words[5], words[6], words[7]);
@@ -135,10 +126,10 @@ fn decode(thread: u32, dtype: u32) {
 
 // The output bits of the eight values of a group.
 fn group_words(start: u32, scale: u32, group: u32, dtype: u32) -> array<u32, 8> {
-    let window = cyclic_bits(start, group * (GROUP * shape.rate / 4));
+    let window = cyclic_bits(start, group * (GROUP * part.rate / 4));
     var words: array<u32, 8>;
     for (var i = 0u; i < GROUP; i++) {
-        let state = funnel(window.x, window.y, i * shape.rate / 4) >> (32 - STATE_BITS);
+        let state = funnel(window.x, window.y, i * part.rate / 4) >> (32 - STATE_BITS);
         let bits = binary32(scale, hash(state, scale >> 12));
         switch dtype {
             case BF16: {
@@ -196,7 +187,7 @@ fn round_f16(bits: u32) -> u32 {
 
 // Section 5: the field behind the code, little-endian.
 fn scale_field(start: u32) -> u32 {
-    let bits = record_bits(start + (shape.record_bytes - 2) * 8).x;
+    let bits = record_bits(start + (part.record_bytes - 2) * 8).x;
     return (bits >> 24) | ((bits >> 8) & 0xff00);
 }
 
@@ -204,7 +195,7 @@ fn scale_field(start: u32) -> u32 {
 fn cyclic_bits(start: u32, at: u32) -> vec2<u32> {
     var bits = record_bits(start + at);
     // Of these the first `have` are the code's; the code's head follows them, as often as it takes.
-    for (var have = shape.code_bits - at; have < 64; have += shape.code_bits) {
+    for (var have = part.code_bits - at; have < 64; have += part.code_bits) {
         let head = record_bits(start);
         if have < 32 {
             bits.x = (bits.x & ~(0xffffffffu >> have)) | (head.x >> have);

@@ -40,8 +40,7 @@ fn translates_to_spirv_with_the_shader_capability_alone() {
     for entry_point in ENTRY_POINTS {
         let (module, info) = process_overrides(&module, &info, None, &Default::default()).unwrap();
         let options = back::spv::Options { lang_version: (1, 3), ..Default::default() };
-        let entry =
-            back::spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: entry_point.into() };
+        let entry = back::spv::PipelineOptions { shader_stage: ShaderStage::Compute, entry_point: entry_point.into() };
         let words = back::spv::write_vec(&module, &info, &options, Some(&entry)).unwrap();
         // OpCapability is opcode 17 and comes first; Shader is capability 1.
         let mut capabilities = Vec::new();
@@ -132,9 +131,8 @@ fn contains_no_float() {
 #[test]
 fn a_float_would_be_found() {
     for float in ["let x = 1.5;", "let x = 2f;", "let x = f32(id.x);", "var x: f32;", "let x = bitcast<f32>(id.x);"] {
-        let source = format!(
-            "@compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ {float} }}"
-        );
+        let source =
+            format!("@compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ {float} }}");
         let (module, _) = validate(&source).unwrap();
         assert!(!floats(&module).is_empty(), "{float}");
     }
