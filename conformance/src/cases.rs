@@ -3,7 +3,8 @@
 use condprog_core::{BatchError, Dtype, Layout, Missing, Rate, Segment, TableShape};
 
 use crate::input::{Stream, random_records};
-use crate::vectors::{self, DecodeVectors, Digests};
+use crate::vectors;
+use crate::vectors::decode::{self, DecodeVectors, Digests};
 
 /// Seed of the random cases unless `CONDPROG_SEED` says otherwise.
 pub(crate) const SEED: u32 = 20_261_129;
@@ -91,7 +92,7 @@ pub(crate) fn seed() -> Result<u32, String> {
 /// When the golden vectors are missing or broken.
 pub(crate) fn all(seed: u32) -> Result<Vec<Case>, String> {
     let mut stream = Stream::new(seed);
-    let mut cases = golden(&vectors::load()?)?;
+    let mut cases = golden(&decode::load()?)?;
     cases.extend(requests(&mut stream));
     cases.extend(no_rows());
     cases.extend(segments(&mut stream));

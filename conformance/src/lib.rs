@@ -14,6 +14,7 @@
 mod bits;
 mod cases;
 mod decode;
+mod encode;
 pub mod input;
 mod json;
 mod report;
@@ -22,6 +23,7 @@ pub mod vectors;
 #[doc(hidden)]
 pub use condprog_core as core;
 pub use decode::{Backend, DECODE_CASES, check_decoder, check_with_device};
+pub use encode::{ENCODE_CASES, EncoderBackend, Job, check_encoder, reference};
 pub use report::{REQUIRE_VARIABLE, Report, Verdict, unmet};
 
 /// A test named `$test` that runs the decoder suite.
@@ -68,6 +70,35 @@ macro_rules! decoder_suite {
                 }
             }
             $crate::check_with_device($name, $open.map(Under)).assert();
+        }
+    };
+}
+
+/// A test named `$test` that runs the encoder suite: golden rows, and rows by formula against core's reference.
+///
+/// `encoder_suite!(avx2, "cpu/avx2", |job, rows, records| ...);` takes an expression that codes `rows` (`&[f32]`) into
+/// `records` (`&mut [u8]`) as `job` ([`Job`]) says, and gives a `Result` of the outcomes or a
+/// [`BackendError`](condprog_core::BackendError). "No device" is as in [`decoder_suite!`].
+#[macro_export]
+macro_rules! encoder_suite {
+    ($test:ident, $name:expr, |$job:ident, $rows:ident, $records:ident| $encode:expr) => {
+        #[test]
+        fn $test() {
+            struct Under;
+            impl $crate::EncoderBackend for Under {
+                fn encode(
+                    &self,
+                    $job: $crate::Job,
+                    $rows: &[f32],
+                    $records: &mut [u8],
+                ) -> Result<
+                    Vec<Result<$crate::core::encoder::Outcome, $crate::core::encoder::EncodeError>>,
+                    impl $crate::core::BackendError,
+                > {
+                    $encode
+                }
+            }
+            $crate::check_encoder($name, &Under).assert();
         }
     };
 }

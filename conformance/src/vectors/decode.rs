@@ -7,11 +7,12 @@ use condprog_core::program::VARIANTS;
 use condprog_core::{Dtype, FORMAT_VERSION, Layout, Rate, Scale, Segment, Table};
 use serde::{Deserialize, Serialize};
 
+use super::layout;
 use crate::bits::{from_hex, reference_bits, sha256, to_hex};
 use crate::input::{Stream, clear_padding, join, random_record, random_records};
 
 /// The file as it was when this crate was built.
-pub const DECODE_JSON: &str = include_str!("../vectors/v1/decode.json");
+pub const JSON: &str = include_str!("../../vectors/v1/decode.json");
 
 const COMMENT: &str = "Golden vectors for decoding, format version 1. rate is in quarter bits per value; bytes and values are \
 hexadecimal digits. 'records': one record each, with the bits of its values in all three formats. 'digests': a table of \
@@ -167,14 +168,6 @@ impl ScalesVector {
     }
 }
 
-/// A layout of a vector.
-///
-/// # Errors
-/// When format version 1 does not have it.
-pub fn layout(dim: u32, rate: u32) -> Result<Layout, String> {
-    Rate::from_quarters(rate).and_then(|rate| Layout::new(dim, rate)).map_err(|e| e.to_string())
-}
-
 fn of_table(layout: Layout, records: &[u8], dtype: Dtype) -> Vec<u32> {
     let rows = (records.len() / layout.record_bytes()) as u64;
     let segments = [Segment { rows, layout, records }];
@@ -290,7 +283,7 @@ pub fn to_json(vectors: &DecodeVectors) -> String {
 /// # Errors
 /// When the file is not what [`DecodeVectors`] says, of another format version, or a part of it is empty.
 pub fn load() -> Result<DecodeVectors, String> {
-    let vectors: DecodeVectors = serde_json::from_str(DECODE_JSON).map_err(|e| format!("decode.json: {e}"))?;
+    let vectors: DecodeVectors = serde_json::from_str(JSON).map_err(|e| format!("decode.json: {e}"))?;
     if vectors.format_version != FORMAT_VERSION {
         return Err(format!("decode.json has format version {}, expected {FORMAT_VERSION}", vectors.format_version));
     }

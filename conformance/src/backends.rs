@@ -1,0 +1,52 @@
+//! The backends that this build of the program has. Each has a cargo feature and a module, and a line in [`NAMES`] and in [`run`].
+
+use condprog_conformance::Report;
+
+/// Names of the backends of this build, without what comes after a slash.
+pub(crate) const NAMES: &[&str] = &[
+    #[cfg(feature = "cpu")]
+    "cpu",
+];
+
+/// Runs every suite over every backend, and hands over each report when it is there.
+pub(crate) fn run(done: &mut dyn FnMut(Report)) {
+    #[cfg(feature = "cpu")]
+    cpu::run(done);
+    #[cfg(not(feature = "cpu"))]
+    let _ = done;
+}
+
+#[cfg(feature = "cpu")]
+mod cpu {
+    use condprog_conformance::{Backend, EncoderBackend, Job, Report, check_decoder, check_encoder};
+    use condprog_core::encoder::{EncodeError, Outcome};
+    use condprog_core::{BackendError, Decoder, Table};
+    use condprog_cpu::{CpuDecoder, Encoder, Level};
+
+    struct Cpu(Level);
+
+    impl Backend for Cpu {
+        fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {
+            CpuDecoder::with_level(table, self.0)
+        }
+    }
+
+    impl EncoderBackend for Cpu {
+        fn encode(
+            &self,
+            job: Job,
+            rows: &[f32],
+            records: &mut [u8],
+        ) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError> {
+            Encoder::with_level(job.layout, job.rule, job.search, self.0).map(|encoder| encoder.encode(rows, records))
+        }
+    }
+
+    pub(super) fn run(done: &mut dyn FnMut(Report)) {
+        for level in Level::ALL {
+            let name = format!("cpu/{level}");
+            done(check_decoder(&name, &Cpu(level)));
+            done(check_encoder(&name, &Cpu(level)));
+        }
+    }
+}

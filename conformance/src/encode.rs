@@ -1,0 +1,230 @@
+//! The encoder suite: golden rows, and rows by formula compared with core's reference encoder, byte for byte.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use condprog_core::encoder::{EncodeError, Outcome, ScaleRule, Search, Workspace, WorkspaceSize, encode_row};
+use condprog_core::{BackendError, ErrorKind, Layout, Rate, Scale};
+
+use crate::bits::to_hex;
+use crate::cases;
+use crate::input::{Kind, Row, Stream};
+use crate::report::{Report, Verdict};
+use crate::vectors;
+
+/// Cases of the suite, one per row.
+pub const ENCODE_CASES: usize = 512;
+
+/// Bytes on each side of the records that must stay as they were.
+const GUARD: usize = 64;
+/// What record buffers hold before.
+const POISON: u8 = 0xa5;
+
+/// What an encoder is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Width and rate of the rows.
+    pub layout: Layout,
+    /// How the scale follows.
+    pub rule: ScaleRule,
+    /// How much of the search to do.
+    pub search: Search,
+}
+
+/// An encoder under test.
+pub trait EncoderBackend {
+    /// Codes rows (`n * dim` values) into records (`n * record_bytes` bytes) and says what became of each. The record
+    /// of a row that failed is all zero.
+    ///
+    /// # Errors
+    /// The backend's own; [`ErrorKind::Unavailable`] counts as "no device".
+    fn encode(
+        &self,
+        job: Job,
+        rows: &[f32],
+        records: &mut [u8],
+    ) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError>;
+}
+
+/// The reference encoder, row by row.
+pub fn reference(job: Job, rows: &[f32], records: &mut [u8]) -> Vec<Result<Outcome, EncodeError>> {
+    let size = WorkspaceSize::of(job.layout);
+    let (mut metrics, mut decisions) = (vec![0; size.metrics], vec![0; size.decisions]);
+    let (mut targets, mut states) = (vec![0; size.targets], vec![0; size.states]);
+    let mut workspace = Workspace::new(job.layout, &mut metrics, &mut decisions, &mut targets, &mut states)
+        .expect("the workspace is as large as it says");
+    let rows = rows.chunks_exact(job.layout.dim() as usize);
+    rows.zip(records.chunks_exact_mut(job.layout.record_bytes()))
+        .map(|(row, record)| {
+            encode_row(job.layout, row, job.rule, job.search, &mut workspace, record).inspect_err(|_| record.fill(0))
+        })
+        .collect()
+}
+
+/// An outcome as the vectors have it. Texts are compared because a NaN in an error does not equal itself.
+pub(crate) fn outcome_text(outcome: &Result<Outcome, EncodeError>) -> String {
+    match outcome {
+        Ok(Outcome::Coded) => "coded".into(),
+        Ok(Outcome::Zero) => "zero".into(),
+        Ok(Outcome::Underflow) => "underflow".into(),
+        Err(EncodeError::NonFinite { column, value }) => format!("{value} in column {column}"),
+        Err(EncodeError::ScaleAbove { column, .. }) => format!("scale above the largest, column {column}"),
+    }
+}
+
+/// Rows that are coded in one call, and what has to come out.
+struct Call {
+    name: String,
+    job: Job,
+    rows: Vec<Row>,
+    outcomes: Vec<String>,
+    records: Vec<u8>,
+}
+
+/// The golden vectors; runs of rows with the same job are one call.
+fn golden() -> Result<Vec<Call>, String> {
+    let vectors = vectors::encode::load()?;
+    let run = |a: &vectors::encode::RowVector, b: &vectors::encode::RowVector| {
+        (a.dim, a.rate, a.effort, &a.rule) == (b.dim, b.rate, b.effort, &b.rule)
+    };
+    let mut calls = Vec::new();
+    for run in vectors.rows.chunk_by(run) {
+        let job = run[0].job()?;
+        let mut records = Vec::new();
+        for vector in run {
+            records.extend(vector.bytes()?);
+        }
+        if records.len() != run.len() * job.layout.record_bytes() {
+            return Err(format!(
+                "golden records of {} bytes, expected {} each",
+                records.len(),
+                job.layout.record_bytes()
+            ));
+        }
+        calls.push(Call {
+            name: format!("golden, effort {}, {}", run[0].effort, run[0].rule),
+            job,
+            rows: run.iter().map(|vector| vector.row).collect(),
+            outcomes: run.iter().map(|vector| vector.outcome.clone()).collect(),
+            records,
+        });
+    }
+    Ok(calls)
+}
+
+/// Rows by formula and what the reference makes of them.
+fn seeded(seed: u32) -> Vec<Call> {
+    let mut stream = Stream::new(seed);
+    let mut calls = Vec::new();
+    let mut add = |name: &str, job: Job, rows: Vec<Row>| {
+        let values: Vec<f32> = rows.iter().flat_map(|row| row.values(job.layout.dim())).collect();
+        let mut records = vec![0; rows.len() * job.layout.record_bytes()];
+        let outcomes = reference(job, &values, &mut records).iter().map(outcome_text).collect();
+        calls.push(Call { name: name.into(), job, rows, outcomes, records });
+    };
+    let layout = |dim, quarters| vectors::layout(dim, quarters).expect("the suite asks only for layouts there are");
+    let effort = |layout, effort| Job { layout, rule: ScaleRule::Norm, search: Search::effort(effort) };
+    add("no rows", effort(layout(32, 8), 0), vec![]);
+    // Around the numbers of rows that encoders take at a time.
+    for count in [1, 2, 15, 16, 17, 31, 32, 33, 65] {
+        let rows = (0..count).map(|_| Row::gaussian(stream.next_u32())).collect();
+        add(&format!("{count} rows"), effort(layout(8, 8), 0), rows);
+    }
+    // Rows of every kind and length side by side: none may disturb another.
+    for (dim, quarters, level) in [(16, 8, 0), (20, 5, 1), (24, 11, 2)] {
+        let rows = (0..44).map(|i| {
+            let kind = Kind::ALL[i % Kind::ALL.len()];
+            Row { kind, seed: stream.next_u32(), exponent: [-16, -70, -16, 60, 0][i % 5] }
+        });
+        add("mixed rows", effort(layout(dim, quarters), level), rows.collect());
+    }
+    for _ in 0..24 {
+        let layout = loop {
+            let (dim, quarters) = (4 + stream.below(44), 4 + stream.below(13));
+            if let Ok(layout) = Rate::from_quarters(quarters).and_then(|rate| Layout::new(dim, rate)) {
+                break layout;
+            }
+        };
+        let mut search = Search::effort(stream.below(5) as u8);
+        search.variants = 1 + stream.below(3) as u8;
+        search.window = stream.below(40);
+        search.recuts = stream.below(3) as u8;
+        let scale = Scale::from_bits(38 << 6 | stream.below(64) as u16);
+        let rules = [ScaleRule::Norm, ScaleRule::Projection, ScaleRule::LeastSquares, ScaleRule::Global(scale)];
+        let job = Job { layout, rule: rules[stream.below(4) as usize], search };
+        let rows =
+            (0..3).map(|_| Row { kind: Kind::ALL[stream.below(8) as usize], ..Row::gaussian(stream.next_u32()) });
+        add("random job", job, rows.collect());
+    }
+    calls
+}
+
+/// Every call; made once, as the reference takes its time.
+fn calls() -> &'static Result<(u32, Vec<Call>), String> {
+    static CALLS: OnceLock<Result<(u32, Vec<Call>), String>> = OnceLock::new();
+    CALLS.get_or_init(|| {
+        let seed = cases::seed()?;
+        let mut calls = golden()?;
+        calls.extend(seeded(seed));
+        Ok((seed, calls))
+    })
+}
+
+/// Runs every case. There is no way to leave one out.
+pub fn check_encoder<B: EncoderBackend>(name: &str, backend: &B) -> Report {
+    let mut report = Report::new(name, "encode", ENCODE_CASES, 0);
+    match calls() {
+        Err(error) => report.fail(error.clone()),
+        Ok((seed, calls)) => {
+            report.seed = *seed;
+            for (index, call) in calls.iter().enumerate() {
+                let run = catch_unwind(AssertUnwindSafe(|| run(call, backend, index % 7, &mut report)));
+                if run.is_err() {
+                    report.fail(format!("{}, {:?}: the backend panicked", call.name, call.job));
+                }
+                if matches!(report.verdict, Verdict::NoDevice(_)) {
+                    break;
+                }
+            }
+        }
+    }
+    report.close()
+}
+
+fn run<B: EncoderBackend>(call: &Call, backend: &B, lead: usize, report: &mut Report) {
+    let (layout, stride) = (call.job.layout, call.job.layout.record_bytes());
+    let what = format!("{}, {} bits, width {}", call.name, layout.rate(), layout.dim());
+    let rows: Vec<f32> = call.rows.iter().flat_map(|row| row.values(layout.dim())).collect();
+    let inside = GUARD + lead..GUARD + lead + call.records.len();
+    let mut memory = vec![POISON; inside.end + GUARD];
+    let outcomes = match backend.encode(call.job, &rows, &mut memory[inside.clone()]) {
+        Ok(outcomes) => outcomes,
+        Err(error) if error.kind() == ErrorKind::Unavailable && report.cases == 0 => {
+            report.verdict = Verdict::NoDevice(error.to_string());
+            return;
+        }
+        Err(error) => {
+            report.fail(format!("{what}: failed: {error}"));
+            return;
+        }
+    };
+    if memory[..inside.start].iter().chain(&memory[inside.end..]).any(|&byte| byte != POISON) {
+        report.fail(format!("{what}: bytes outside the records were written to"));
+    }
+    if outcomes.len() != call.rows.len() {
+        report.fail(format!("{what}: {} outcomes, expected {}", outcomes.len(), call.rows.len()));
+        return;
+    }
+    let records = memory[inside].chunks_exact(stride).zip(call.records.chunks_exact(stride));
+    for ((row, (got, expected)), (outcome, text)) in
+        call.rows.iter().zip(records).zip(outcomes.iter().zip(&call.outcomes))
+    {
+        report.cases += 1;
+        let outcome = outcome_text(outcome);
+        if outcome != *text {
+            report.fail(format!("{what}, {row:?}: outcome is \"{outcome}\", expected \"{text}\""));
+        } else if got != expected {
+            report.fail(format!("{what}, {row:?}: record is {}, expected {}", to_hex(got), to_hex(expected)));
+        }
+    }
+}
