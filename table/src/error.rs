@@ -1,0 +1,203 @@
+//! What can go wrong, as one type: faults of a file, of its content, and of a run.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use condprog_core::LayoutError;
+use condprog_core::encoder::EncodeError;
+use condprog_cpu::UnsupportedLevel;
+
+use crate::format::FormatError;
+use crate::header::HeaderError;
+use crate::source::SourceError;
+
+/// Why a table could not be made, read or checked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no room for the output.
+    #[error("cannot write {}: no space left; {needed} bytes are needed in all", .path.display())]
+    DiskFull {
+        /// The unfinished output.
+        path: PathBuf,
+        /// Bytes of the whole output.
+        needed: u64,
+    },
+    /// Not a safetensors file, or not a whole one.
+    #[error("{}: {source}", .path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: HeaderError,
+    },
+    /// A tensor cannot be compressed, or is not there.
+    #[error("{}: {source}", .path.display())]
+    Source {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: SourceError,
+    },
+    /// Not a table file, or one that contradicts itself.
+    #[error("{}: {source}", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// A block of records does not have the checksum it should.
+    #[error("{}: {damage}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Which block.
+        damage: crate::verify::Damage,
+    },
+    /// No table has this name.
+    #[error("{}: table {table:?} is not in the file, expected one of {have:?}", .path.display())]
+    NoTable {
+        /// The file.
+        path: PathBuf,
+        /// Got.
+        table: String,
+        /// What there is.
+        have: Vec<String>,
+    },
+    /// A table has a width that the rate does not allow.
+    #[error("tensor {tensor:?}: {source}")]
+    Width {
+        /// The source tensor.
+        tensor: String,
+        /// What is wrong.
+        source: LayoutError,
+    },
+    /// A row cannot be coded.
+    #[error("tensor {tensor:?}, row {row}: {source}")]
+    Row {
+        /// The source tensor.
+        tensor: String,
+        /// The row.
+        row: u64,
+        /// What is wrong, with column and value.
+        source: EncodeError,
+    },
+    /// The one scale of a table cannot be stored.
+    #[error("tensor {tensor:?}: its global scale {scale:e} is above 65024, the largest there is")]
+    GlobalScale {
+        /// The source tensor.
+        tensor: String,
+        /// Got.
+        scale: f64,
+    },
+    /// Row ranges do not fit the table, or name one that is not compressed.
+    #[error("segments of tensor {tensor:?} have {got} rows, expected {expected}, and at least 1 in each")]
+    SegmentRows {
+        /// The source tensor.
+        tensor: String,
+        /// Got.
+        got: u128,
+        /// Rows of the tensor; 0 when it is not among those compressed.
+        expected: u64,
+    },
+    /// An option is out of its range.
+    #[error("{option} is {got}, expected {expected}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: String,
+    },
+    /// Two tensors of the output would have one name.
+    #[error("output would have two tensors {tensor:?}: compress them into two files")]
+    NameTaken {
+        /// The name.
+        tensor: String,
+    },
+    /// The output is there already.
+    #[error("{} exists; force overwrites it", .path.display())]
+    OutputExists {
+        /// The output.
+        path: PathBuf,
+    },
+    /// An unfinished output is there that this run cannot go on with.
+    #[error(
+        "{} is the unfinished output of another run ({what} was {got}, is {expected}); force starts over, the old parameters resume",
+        .path.display()
+    )]
+    OtherRun {
+        /// The unfinished output.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// In the unfinished run.
+        got: String,
+        /// Now.
+        expected: String,
+    },
+    /// A file lies where the unfinished output goes, and no journal says that it is one.
+    #[error("{} is in the way and has no journal beside it; force overwrites it", .path.display())]
+    PartialExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process is writing the same output.
+    #[error("{} is being written by another process", .path.display())]
+    Busy {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The caller asked to stop.
+    #[error("stopped; the same call resumes")]
+    Cancelled,
+    /// The source to compare with is another one.
+    #[error("table {table:?} was made from {what} {expected}, got {got}")]
+    OtherSource {
+        /// The table.
+        table: String,
+        /// What differs.
+        what: &'static str,
+        /// Of the source given.
+        got: String,
+        /// Of the source the table was made from.
+        expected: String,
+    },
+    /// The source format of a table is not known to this version.
+    #[error("table {table:?} was made from type {got:?}, expected F32, F16, BF16 or F8_E4M3 with scales")]
+    SourceDtype {
+        /// The table.
+        table: String,
+        /// Got.
+        got: String,
+    },
+    /// The environment asks for an instruction-set level that is not there.
+    #[error(transparent)]
+    Level(#[from] UnsupportedLevel),
+    /// No threads.
+    #[error("cannot start threads: {0}")]
+    Threads(#[source] io::Error),
+}
+
+/// Adds what was tried, and on which file.
+pub(crate) trait IoContext<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, Error>;
+}
+
+impl<T> IoContext<T> for io::Result<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { action, path: path.into(), source })
+    }
+}

@@ -1,0 +1,478 @@
+//! The metadata of a table file: its model, how it is written, and every check that needs no records (`FORMAT.md`).
+
+use std::collections::HashSet;
+
+use condprog_core::{FORMAT_VERSION, Layout, LayoutError, Rate};
+use serde::{Deserialize, Serialize};
+
+use crate::header::{Header, HeaderError, TensorEntry};
+use crate::source::ScaleTensor;
+
+/// What a table file says it is.
+pub const FORMAT: &str = "condprog-table";
+/// The program of format version 1: 128 Gaussian levels, one per step, chosen by a hash `s(2s + 1)` of the state.
+pub const PROGRAM: &str = "gaussian128-s2s1";
+/// The checksum of format version 1.
+pub const CHECKSUM: &str = "xxh3-64";
+
+/// Metadata key: [`FORMAT`].
+pub const KEY_FORMAT: &str = "condprog.format";
+/// Metadata key: the format version, a decimal number.
+pub const KEY_VERSION: &str = "condprog.format_version";
+/// Metadata key: [`CHECKSUM`].
+pub const KEY_CHECKSUM: &str = "condprog.checksum";
+/// Metadata key: the tables, a JSON text.
+pub const KEY_TABLES: &str = "condprog.tables";
+/// Metadata key that belongs to Hugging Face's loaders, some of which refuse a file without it.
+const KEY_LOADERS: &str = "format";
+
+/// Data type of record tensors: every tensor of this type in a table file holds records.
+pub const RECORD_DTYPE: &str = "U8";
+/// Data type of checksum tensors; the bits are those of an unsigned number, but more loaders know the signed type.
+pub const CHECKSUM_DTYPE: &str = "I64";
+
+/// A table of a file, or the part of a logical table that the file holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableInfo {
+    /// Name, that of the source tensor.
+    pub name: String,
+    /// The program rows are decoded with.
+    pub program: String,
+    /// Values per row.
+    pub dim: u32,
+    /// Rows in this file.
+    pub rows: u64,
+    /// Row of the logical table that is this file's row 0.
+    pub first_row: u64,
+    /// Rows of the logical table over all files.
+    pub table_rows: u64,
+    /// What was compressed.
+    pub source: SourceRecord,
+    /// How scales were chosen: `norm`, `projection`, `least-squares` or `global`. A decoder need not know.
+    pub scale_rule: String,
+    /// Effort of the encoder, 0 to 4. A decoder need not know.
+    pub effort: u8,
+    /// Rows that were all zero in the source.
+    pub zero_rows: u64,
+    /// Rows that became zero because their scale was below the smallest.
+    pub underflow_rows: u64,
+    /// Rows that became zero because a value was not finite or their scale above the largest.
+    pub non_finite_rows: u64,
+    /// Runs of rows with one rate each, in row order, that cover all rows.
+    pub segments: Vec<SegmentInfo>,
+}
+
+/// The tensor a table was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRecord {
+    /// Name.
+    pub name: String,
+    /// Data type as its safetensors header spelled it.
+    pub dtype: String,
+    /// Rows and values per row.
+    pub shape: [u64; 2],
+    /// Bytes of the source rows, scales included.
+    pub bytes: u64,
+    /// The scales, if the format had them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScaleTensor>,
+}
+
+/// A run of consecutive rows with one rate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentInfo {
+    /// The tensor of the records, `U8 [rows, record_bytes]`.
+    pub tensor: String,
+    /// First row, counted from this file's row 0.
+    pub first_row: u64,
+    /// Number of rows, at least 1.
+    pub rows: u64,
+    /// Quarter bits per value, 4 to 16.
+    pub rate_quarters: u32,
+    /// Bytes per record.
+    pub record_bytes: u64,
+    /// The scale field that `global` scaling gave every row, variant bits zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_scale: Option<u16>,
+    /// Checksums of the records.
+    pub checksums: ChecksumInfo,
+}
+
+/// Where a segment's checksums are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksumInfo {
+    /// The tensor, `I64 [blocks]`: the XXH3-64 of each block of records.
+    pub tensor: String,
+    /// Rows per block; the last one may have fewer.
+    pub block_rows: u64,
+    /// XXH3-64 of that tensor's bytes, 16 lower-case hexadecimal digits.
+    pub xxh3_64: String,
+}
+
+impl SegmentInfo {
+    /// Blocks of rows with a checksum each.
+    pub fn blocks(&self) -> u64 {
+        self.rows.div_ceil(self.checksums.block_rows)
+    }
+
+    /// Width and rate of the rows.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when format version 1 has no such layout.
+    pub fn layout(&self, dim: u32) -> Result<Layout, LayoutError> {
+        Layout::new(dim, Rate::from_quarters(self.rate_quarters)?)
+    }
+}
+
+impl TableInfo {
+    /// Bytes of all records.
+    pub fn record_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.rows * segment.record_bytes).sum()
+    }
+
+    /// Bits per value, over all rows.
+    pub fn mean_rate(&self) -> f64 {
+        let quarters: f64 = self.segments.iter().map(|s| s.rows as f64 * f64::from(s.rate_quarters)).sum();
+        quarters / (4.0 * self.rows as f64)
+    }
+}
+
+/// Metadata that is not that of a table file, or contradicts itself or the tensors.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The file does not say that it is a table file.
+    #[error("metadata key {KEY_FORMAT:?} is {}, expected {FORMAT:?}: not a table file", or_absent(.got))]
+    Magic {
+        /// Got, `None` when the key is absent.
+        got: Option<String>,
+    },
+    /// A version this crate does not read.
+    #[error("metadata key {KEY_VERSION:?} is {}, expected \"{FORMAT_VERSION}\"", or_absent(.got))]
+    Version {
+        /// Got, `None` when the key is absent.
+        got: Option<String>,
+    },
+    /// Another checksum.
+    #[error("metadata key {KEY_CHECKSUM:?} is {}, expected {CHECKSUM:?}", or_absent(.got))]
+    Checksum {
+        /// Got, `None` when the key is absent.
+        got: Option<String>,
+    },
+    /// The list of tables is absent.
+    #[error("metadata key {KEY_TABLES:?} is absent, expected a JSON list of tables")]
+    NoTableList,
+    /// The list of tables is malformed.
+    #[error("metadata key {KEY_TABLES:?} is malformed: {0}")]
+    TableList(#[source] serde_json::Error),
+    /// The list of tables is empty.
+    #[error("file has 0 tables, expected at least 1")]
+    NoTables,
+    /// Two tables have one name.
+    #[error("table {table:?} is listed twice, expected once")]
+    DuplicateTable {
+        /// Name.
+        table: String,
+    },
+    /// A program this crate does not have.
+    #[error("table {table:?} has program {got:?}, expected {PROGRAM:?}")]
+    Program {
+        /// Name.
+        table: String,
+        /// Got.
+        got: String,
+    },
+    /// Rows beyond what an id can name, or a row range beyond its table.
+    #[error(
+        "table {table:?} has {rows} rows from row {first_row} of {table_rows}, expected at least 1 row, a range within the table, and at most 2^63 - 1"
+    )]
+    RowRange {
+        /// Name.
+        table: String,
+        /// Rows in this file.
+        rows: u64,
+        /// First of them.
+        first_row: u64,
+        /// Rows of the logical table.
+        table_rows: u64,
+    },
+    /// A rate this format version does not have.
+    #[error("table {table:?}, segment {segment}: {source}")]
+    Rate {
+        /// Name.
+        table: String,
+        /// Index of the segment.
+        segment: usize,
+        /// What is wrong.
+        source: LayoutError,
+    },
+    /// A width this format version does not have at the rate.
+    #[error("table {table:?}, segment {segment}: {source}")]
+    Width {
+        /// Name.
+        table: String,
+        /// Index of the segment.
+        segment: usize,
+        /// What is wrong.
+        source: LayoutError,
+    },
+    /// A segment starts before the one before it ends.
+    #[error("table {table:?}, segment {segment} starts at row {got}, expected {expected}: segments overlap")]
+    SegmentOverlap {
+        /// Name.
+        table: String,
+        /// Index of the segment.
+        segment: usize,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// Rows between two segments are in none.
+    #[error("table {table:?}, segment {segment} starts at row {got}, expected {expected}: rows are missing")]
+    SegmentGap {
+        /// Name.
+        table: String,
+        /// Index of the segment.
+        segment: usize,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// The segments do not have as many rows as the table, or a segment has none.
+    #[error("table {table:?} has {got} rows in its segments, expected {expected}, and at least 1 in each")]
+    SegmentRows {
+        /// Name.
+        table: String,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// The record length does not follow from width and rate.
+    #[error("table {table:?}, segment {segment} has records of {got} bytes, expected {expected}")]
+    RecordBytes {
+        /// Name.
+        table: String,
+        /// Index of the segment.
+        segment: usize,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// Blocks of no rows.
+    #[error("table {table:?}, segment {segment} has checksum blocks of 0 rows, expected at least 1")]
+    BlockRows {
+        /// Name.
+        table: String,
+        /// Index of the segment.
+        segment: usize,
+    },
+    /// More rows were made zero than there are.
+    #[error("table {table:?} counts {got} zero, underflown and non-finite rows, expected at most its {rows} rows")]
+    Counts {
+        /// Name.
+        table: String,
+        /// Got.
+        got: u128,
+        /// Rows.
+        rows: u64,
+    },
+    /// The source had another shape than the table.
+    #[error("table {table:?} was made from shape {got:?}, expected {expected:?}")]
+    SourceShape {
+        /// Name.
+        table: String,
+        /// Got.
+        got: [u64; 2],
+        /// Expected.
+        expected: [u64; 2],
+    },
+    /// A tensor is not in the file.
+    #[error("table {table:?} needs tensor {tensor:?}, which is not in the file")]
+    MissingTensor {
+        /// Name of the table.
+        table: String,
+        /// Name of the tensor.
+        tensor: String,
+    },
+    /// A tensor has another type or shape than the metadata says.
+    #[error("tensor {tensor:?} has type {dtype} and shape {shape:?}, expected {expected_dtype} and {expected_shape:?}")]
+    Tensor {
+        /// Name.
+        tensor: String,
+        /// Got.
+        dtype: String,
+        /// Got.
+        shape: Vec<u64>,
+        /// Expected.
+        expected_dtype: &'static str,
+        /// Expected.
+        expected_shape: Vec<u64>,
+    },
+    /// Two segments use one tensor.
+    #[error("tensor {tensor:?} is used twice, expected once")]
+    SharedTensor {
+        /// Name.
+        tensor: String,
+    },
+    /// A record tensor belongs to no table.
+    #[error("tensor {tensor:?} of type U8 belongs to no table")]
+    StrayTensor {
+        /// Name.
+        tensor: String,
+    },
+    /// The checksums themselves are damaged.
+    #[error("checksums {tensor:?} have checksum {got}, expected {expected}: they are damaged")]
+    Checksums {
+        /// Name.
+        tensor: String,
+        /// Got.
+        got: String,
+        /// Expected.
+        expected: String,
+    },
+}
+
+fn or_absent(value: &Option<String>) -> String {
+    value.as_ref().map_or_else(|| "absent".into(), |value| format!("{value:?}"))
+}
+
+/// Reads the tables from a header and checks them against each other and against the tensors.
+pub(crate) fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
+    let get = |key| header.metadata(key);
+    let other = |key, expected: &str| get(key).is_none_or(|got| got != expected).then(|| get(key).map(String::from));
+    if let Some(got) = other(KEY_FORMAT, FORMAT) {
+        return Err(FormatError::Magic { got });
+    }
+    if let Some(got) = other(KEY_VERSION, &FORMAT_VERSION.to_string()) {
+        return Err(FormatError::Version { got });
+    }
+    if let Some(got) = other(KEY_CHECKSUM, CHECKSUM) {
+        return Err(FormatError::Checksum { got });
+    }
+    let json = get(KEY_TABLES).ok_or(FormatError::NoTableList)?;
+    let tables: Vec<TableInfo> = serde_json::from_str(json).map_err(FormatError::TableList)?;
+    if tables.is_empty() {
+        return Err(FormatError::NoTables);
+    }
+    let (mut names, mut used) = (HashSet::new(), HashSet::new());
+    for table in &tables {
+        if !names.insert(table.name.as_str()) {
+            return Err(FormatError::DuplicateTable { table: table.name.clone() });
+        }
+        check_table(table)?;
+        for segment in &table.segments {
+            let records = (&segment.tensor, RECORD_DTYPE, vec![segment.rows, segment.record_bytes]);
+            let checksums = (&segment.checksums.tensor, CHECKSUM_DTYPE, vec![segment.blocks()]);
+            for (tensor, dtype, shape) in [records, checksums] {
+                check_tensor(header, &table.name, tensor, dtype, shape)?;
+                if !used.insert(tensor.as_str()) {
+                    return Err(FormatError::SharedTensor { tensor: tensor.clone() });
+                }
+            }
+        }
+    }
+    let stray = header.tensors.iter().find(|t| t.dtype == RECORD_DTYPE && !used.contains(t.name.as_str()));
+    match stray {
+        Some(tensor) => Err(FormatError::StrayTensor { tensor: tensor.name.clone() }),
+        None => Ok(tables),
+    }
+}
+
+fn check_table(info: &TableInfo) -> Result<(), FormatError> {
+    let table = || info.name.clone();
+    if info.program != PROGRAM {
+        return Err(FormatError::Program { table: table(), got: info.program.clone() });
+    }
+    let TableInfo { rows, first_row, table_rows, .. } = *info;
+    let in_range = first_row.checked_add(rows).is_some_and(|end| end <= table_rows);
+    if rows == 0 || !in_range || table_rows > i64::MAX as u64 {
+        return Err(FormatError::RowRange { table: table(), rows, first_row, table_rows });
+    }
+    let mut next = 0u64;
+    for (index, segment) in info.segments.iter().enumerate() {
+        let layout = segment.layout(info.dim).map_err(|source| match source {
+            LayoutError::Rate { .. } => FormatError::Rate { table: table(), segment: index, source },
+            source => FormatError::Width { table: table(), segment: index, source },
+        })?;
+        let (got, expected) = (segment.record_bytes, layout.record_bytes() as u64);
+        if got != expected {
+            return Err(FormatError::RecordBytes { table: table(), segment: index, got, expected });
+        }
+        let (got, expected) = (segment.first_row, next);
+        if got < expected {
+            return Err(FormatError::SegmentOverlap { table: table(), segment: index, got, expected });
+        }
+        if got > expected {
+            return Err(FormatError::SegmentGap { table: table(), segment: index, got, expected });
+        }
+        if segment.checksums.block_rows == 0 {
+            return Err(FormatError::BlockRows { table: table(), segment: index });
+        }
+        next = match next.checked_add(segment.rows) {
+            Some(end) if segment.rows > 0 && end <= rows => end,
+            end => {
+                return Err(FormatError::SegmentRows { table: table(), got: end.unwrap_or(u64::MAX), expected: rows });
+            }
+        };
+    }
+    if next != rows {
+        return Err(FormatError::SegmentRows { table: table(), got: next, expected: rows });
+    }
+    let got = [info.zero_rows, info.underflow_rows, info.non_finite_rows].into_iter().map(u128::from).sum();
+    if got > u128::from(rows) {
+        return Err(FormatError::Counts { table: table(), got, rows });
+    }
+    let expected = [rows, u64::from(info.dim)];
+    if info.source.shape != expected {
+        return Err(FormatError::SourceShape { table: table(), got: info.source.shape, expected });
+    }
+    Ok(())
+}
+
+fn check_tensor(
+    header: &Header,
+    table: &str,
+    name: &str,
+    expected_dtype: &'static str,
+    expected_shape: Vec<u64>,
+) -> Result<(), FormatError> {
+    let tensor =
+        header.tensor(name).ok_or_else(|| FormatError::MissingTensor { table: table.into(), tensor: name.into() })?;
+    if tensor.dtype == expected_dtype && tensor.shape == expected_shape {
+        return Ok(());
+    }
+    let (tensor, dtype, shape) = (tensor.name.clone(), tensor.dtype.clone(), tensor.shape.clone());
+    Err(FormatError::Tensor { tensor, dtype, shape, expected_dtype, expected_shape })
+}
+
+/// Where everything in a table file lies: checksums of all segments first, records after them, both in row order.
+pub(crate) fn layout_tensors(tables: &[TableInfo]) -> Vec<TensorEntry> {
+    let segments = || tables.iter().flat_map(|table| &table.segments);
+    let checksums = segments().map(|s| (&s.checksums.tensor, CHECKSUM_DTYPE, vec![s.blocks()], 8 * s.blocks()));
+    let records = segments().map(|s| (&s.tensor, RECORD_DTYPE, vec![s.rows, s.record_bytes], s.rows * s.record_bytes));
+    let mut start = 0;
+    let place = |(name, dtype, shape, bytes): (&String, &str, Vec<u64>, u64)| {
+        let entry = TensorEntry { name: name.clone(), dtype: dtype.into(), shape, start, end: start + bytes };
+        start = entry.end;
+        entry
+    };
+    checksums.chain(records).map(place).collect()
+}
+
+/// Length field and header of a table file, at least `least` bytes.
+pub(crate) fn header_bytes(tables: &[TableInfo], least: u64) -> Result<Vec<u8>, HeaderError> {
+    let json = serde_json::to_string(tables).map_err(HeaderError::Json)?;
+    let metadata = [
+        (KEY_LOADERS, "pt"),
+        (KEY_FORMAT, FORMAT),
+        (KEY_VERSION, &FORMAT_VERSION.to_string()),
+        (KEY_CHECKSUM, CHECKSUM),
+        (KEY_TABLES, &json),
+    ]
+    .map(|(key, value)| (key.to_string(), value.to_string()));
+    Header::to_bytes(&metadata, &layout_tensors(tables), least)
+}

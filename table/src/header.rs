@@ -1,0 +1,400 @@
+//! The safetensors header: read with every check that needs no data, and written byte for byte the same every time.
+//!
+//! The `safetensors` crate is not used for this: it reads a duplicated name as one tensor, says "invalid shape, data
+//! type, or offset for tensor" without saying which, refuses a whole checkpoint for one data type it does not know,
+//! and writes `__metadata__` in random order. The tests hold this module against it.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io::{self, Read};
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Bytes of the length field before the header.
+pub const LENGTH_BYTES: u64 = 8;
+/// Largest header, as other readers of safetensors have it.
+pub const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// The key of the header that holds the string map.
+const METADATA_KEY: &str = "__metadata__";
+
+/// One tensor of a safetensors file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorEntry {
+    /// Name.
+    pub name: String,
+    /// Data type as the header spells it, such as `BF16`.
+    pub dtype: String,
+    /// Shape, outermost dimension first.
+    pub shape: Vec<u64>,
+    /// First byte, counted from the start of the data.
+    pub start: u64,
+    /// One beyond the last byte, counted from the start of the data.
+    pub end: u64,
+}
+
+impl TensorEntry {
+    /// Bytes of data.
+    pub fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// A checked safetensors header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The string map, in file order.
+    pub metadata: Vec<(String, String)>,
+    /// The tensors, in order of their data: each starts where the one before ends, the first at 0.
+    pub tensors: Vec<TensorEntry>,
+    /// Where the data starts in the file.
+    pub data_start: u64,
+}
+
+/// A file that is not the safetensors file it should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// Fewer bytes than the length field has.
+    #[error("file is {got} bytes, expected a safetensors file of at least 8")]
+    Short {
+        /// Got.
+        got: u64,
+    },
+    /// The length field is larger than any header.
+    #[error("header length is {got}, expected at most {MAX_HEADER_BYTES}: not a safetensors file")]
+    TooLarge {
+        /// Got.
+        got: u64,
+    },
+    /// The file ends within its header.
+    #[error("header ends at byte {expected} but the file is {got} bytes: truncated, or not a safetensors file")]
+    Cut {
+        /// File length.
+        got: u64,
+        /// Where the header would end.
+        expected: u64,
+    },
+    /// The header is no JSON of the right form.
+    #[error("header is not that of a safetensors file: {0}")]
+    Json(#[source] serde_json::Error),
+    /// Two tensors have one name.
+    #[error("tensor {tensor:?} is in the header twice, expected once")]
+    Duplicate {
+        /// Name.
+        tensor: String,
+    },
+    /// The data range of a tensor ends before it starts.
+    #[error("tensor {tensor:?} has data from byte {start} to {end}, expected an end that is not before the start")]
+    Range {
+        /// Name.
+        tensor: String,
+        /// Got.
+        start: u64,
+        /// Got.
+        end: u64,
+    },
+    /// Shape and data type ask for another number of bytes than the data range has, or for more than 2^64.
+    #[error("tensor {tensor:?} of type {dtype} and shape {shape:?} has {got} bytes of data, expected {}", or_overflow(.expected))]
+    Size {
+        /// Name.
+        tensor: String,
+        /// Data type.
+        dtype: String,
+        /// Shape.
+        shape: Vec<u64>,
+        /// Got.
+        got: u64,
+        /// Expected; `None` when that number of bits overflows or is no whole number of bytes.
+        expected: Option<u64>,
+    },
+    /// Two tensors share bytes.
+    #[error("tensor {tensor:?} starts at data byte {got}, expected {expected}: it overlaps the tensor before it")]
+    Overlap {
+        /// Name.
+        tensor: String,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// Bytes between two tensors belong to none.
+    #[error("tensor {tensor:?} starts at data byte {got}, expected {expected}: bytes before it belong to no tensor")]
+    Gap {
+        /// Name.
+        tensor: String,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// The file ends before its data does.
+    #[error("file is {got} bytes, expected {expected}: truncated")]
+    Truncated {
+        /// File length.
+        got: u64,
+        /// Length the header asks for.
+        expected: u128,
+    },
+    /// The file goes on after its data.
+    #[error("file is {got} bytes, expected {expected}: bytes at its end belong to no tensor")]
+    Trailing {
+        /// File length.
+        got: u64,
+        /// Length the header asks for.
+        expected: u64,
+    },
+    /// The header to be written is larger than any reader takes.
+    #[error("header would be {got} bytes, expected at most {MAX_HEADER_BYTES}: too many tensors for one file")]
+    WriteTooLarge {
+        /// Got.
+        got: u64,
+    },
+}
+
+fn or_overflow(bytes: &Option<u64>) -> String {
+    bytes.map_or_else(|| "a whole number of bytes below 2^64".into(), |bytes| bytes.to_string())
+}
+
+impl Header {
+    /// Reads and checks the header of a file of `length` bytes, from its start.
+    ///
+    /// # Errors
+    /// [`HeaderError`] inside the outer `Ok` for a file that is not right, [`io::Error`] when it cannot be read.
+    pub fn read(file: &mut impl Read, length: u64) -> io::Result<Result<Header, HeaderError>> {
+        if length < LENGTH_BYTES {
+            return Ok(Err(HeaderError::Short { got: length }));
+        }
+        let mut field = [0; LENGTH_BYTES as usize];
+        file.read_exact(&mut field)?;
+        let bytes = match Header::check_length(u64::from_le_bytes(field), length) {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut json = vec![0; bytes];
+        file.read_exact(&mut json)?;
+        Ok(Header::parse(&json, length - LENGTH_BYTES - bytes as u64))
+    }
+
+    /// Reads and checks the header of a file that lies in memory.
+    ///
+    /// # Errors
+    /// [`HeaderError`].
+    pub fn from_bytes(file: &[u8]) -> Result<Header, HeaderError> {
+        let length = file.len() as u64;
+        let (field, rest) = file.split_first_chunk().ok_or(HeaderError::Short { got: length })?;
+        let bytes = Header::check_length(u64::from_le_bytes(*field), length)?;
+        let (json, data) = rest.split_at(bytes);
+        Header::parse(json, data.len() as u64)
+    }
+
+    /// The length field against the file's length.
+    fn check_length(got: u64, file: u64) -> Result<usize, HeaderError> {
+        if got > MAX_HEADER_BYTES {
+            return Err(HeaderError::TooLarge { got });
+        }
+        let expected = LENGTH_BYTES + got;
+        if expected > file {
+            return Err(HeaderError::Cut { got: file, expected });
+        }
+        Ok(got as usize)
+    }
+
+    /// The JSON against the bytes of data that follow it.
+    fn parse(json: &[u8], data: u64) -> Result<Header, HeaderError> {
+        let raw: RawHeader = serde_json::from_slice(json).map_err(HeaderError::Json)?;
+        let data_start = LENGTH_BYTES + json.len() as u64;
+        let mut tensors = raw.tensors;
+        let mut names = HashSet::with_capacity(tensors.len());
+        for tensor in &tensors {
+            if !names.insert(tensor.name.as_str()) {
+                return Err(HeaderError::Duplicate { tensor: tensor.name.clone() });
+            }
+            if tensor.start > tensor.end {
+                let (start, end) = (tensor.start, tensor.end);
+                return Err(HeaderError::Range { tensor: tensor.name.clone(), start, end });
+            }
+            // A data type from the future is somebody else's tensor: its range is all that can be checked.
+            if let Some(bits) = dtype_bits(&tensor.dtype) {
+                let expected = data_bytes(bits, &tensor.shape);
+                if expected != Some(tensor.bytes()) {
+                    return Err(HeaderError::Size {
+                        tensor: tensor.name.clone(),
+                        dtype: tensor.dtype.clone(),
+                        shape: tensor.shape.clone(),
+                        got: tensor.bytes(),
+                        expected,
+                    });
+                }
+            }
+        }
+        tensors.sort_by_key(|tensor| (tensor.start, tensor.end));
+        let mut expected = 0;
+        for tensor in &tensors {
+            let (name, got) = (&tensor.name, tensor.start);
+            if got < expected {
+                return Err(HeaderError::Overlap { tensor: name.clone(), got, expected });
+            }
+            if got > expected {
+                return Err(HeaderError::Gap { tensor: name.clone(), got, expected });
+            }
+            expected = tensor.end;
+        }
+        let (got, expected) = (data_start + data, u128::from(data_start) + u128::from(expected));
+        if expected > u128::from(got) {
+            return Err(HeaderError::Truncated { got, expected });
+        }
+        if expected < u128::from(got) {
+            return Err(HeaderError::Trailing { got, expected: expected as u64 });
+        }
+        Ok(Header { metadata: raw.metadata, tensors, data_start })
+    }
+
+    /// A tensor by its name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorEntry> {
+        self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
+    /// A string of the metadata.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.metadata.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Length field and header as bytes, the header padded with spaces to a multiple of 8 and at least to
+    /// `least` bytes in all.
+    ///
+    /// # Errors
+    /// [`HeaderError::WriteTooLarge`].
+    pub(crate) fn to_bytes(
+        metadata: &[(String, String)],
+        tensors: &[TensorEntry],
+        least: u64,
+    ) -> Result<Vec<u8>, HeaderError> {
+        let json = serde_json::to_vec(&WriteHeader { metadata, tensors }).map_err(HeaderError::Json)?;
+        let all = (LENGTH_BYTES + json.len() as u64).next_multiple_of(8).max(least);
+        if all - LENGTH_BYTES > MAX_HEADER_BYTES {
+            return Err(HeaderError::WriteTooLarge { got: all - LENGTH_BYTES });
+        }
+        let mut bytes = Vec::with_capacity(all as usize);
+        bytes.extend((all - LENGTH_BYTES).to_le_bytes());
+        bytes.extend(json);
+        bytes.resize(all as usize, b' ');
+        Ok(bytes)
+    }
+}
+
+/// Bits of one element, `None` for a data type not known here.
+fn dtype_bits(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "F4" => 4,
+        "F6_E2M3" | "F6_E3M2" => 6,
+        "BOOL" | "U8" | "I8" | "F8_E5M2" | "F8_E4M3" | "F8_E8M0" => 8,
+        "I16" | "U16" | "F16" | "BF16" => 16,
+        "I32" | "U32" | "F32" => 32,
+        "I64" | "U64" | "F64" | "C64" => 64,
+        _ => return None,
+    })
+}
+
+/// Bytes of a tensor, `None` when the number of bits overflows or is no whole number of bytes.
+pub(crate) fn data_bytes(bits: u64, shape: &[u64]) -> Option<u64> {
+    let bits = shape.iter().try_fold(bits, |product, &size| product.checked_mul(size))?;
+    bits.is_multiple_of(8).then_some(bits / 8)
+}
+
+struct RawHeader {
+    metadata: Vec<(String, String)>,
+    tensors: Vec<TensorEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RawTensor {
+    dtype: String,
+    shape: Vec<u64>,
+    data_offsets: (u64, u64),
+}
+
+impl<'de> Deserialize<'de> for RawHeader {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawHeader, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = RawHeader;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from tensor names to tensors")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
+                let mut metadata = None;
+                let mut tensors = Vec::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if name == METADATA_KEY {
+                        if metadata.replace(map.next_value::<Strings>()?.0).is_some() {
+                            return Err(A::Error::custom("__metadata__ is there twice"));
+                        }
+                    } else {
+                        let RawTensor { dtype, shape, data_offsets: (start, end) } = map.next_value()?;
+                        tensors.push(TensorEntry { name, dtype, shape, start, end });
+                    }
+                }
+                Ok(RawHeader { metadata: metadata.unwrap_or_default(), tensors })
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// A map of strings in file order, each key once.
+struct Strings(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Strings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Strings, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Strings;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map from strings to strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strings, A::Error> {
+                let mut entries = Vec::new();
+                let mut keys = HashSet::new();
+                while let Some((key, value)) = map.next_entry::<String, String>()? {
+                    if !keys.insert(key.clone()) {
+                        return Err(A::Error::custom(format_args!("metadata key {key:?} is there twice")));
+                    }
+                    entries.push((key, value));
+                }
+                Ok(Strings(entries))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+struct WriteHeader<'a> {
+    metadata: &'a [(String, String)],
+    tensors: &'a [TensorEntry],
+}
+
+impl Serialize for WriteHeader<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Strings<'a>(&'a [(String, String)]);
+        impl Serialize for Strings<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+            }
+        }
+        let mut map = serializer.serialize_map(None)?;
+        if !self.metadata.is_empty() {
+            map.serialize_entry(METADATA_KEY, &Strings(self.metadata))?;
+        }
+        for tensor in self.tensors {
+            let TensorEntry { name, dtype, shape, start, end } = tensor.clone();
+            map.serialize_entry(&name, &RawTensor { dtype, shape, data_offsets: (start, end) })?;
+        }
+        map.end()
+    }
+}

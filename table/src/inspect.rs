@@ -1,0 +1,162 @@
+//! What is in a table file, in figures.
+
+use condprog_core::program::VARIANTS;
+use condprog_core::{Scale, Segment};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::file::TableFile;
+use crate::format::{SegmentInfo, SourceRecord, TableInfo};
+
+/// What is known about one table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableSummary {
+    /// Name.
+    pub name: String,
+    /// Rows in this file.
+    pub rows: u64,
+    /// Row of the logical table that is this file's row 0.
+    pub first_row: u64,
+    /// Rows of the logical table over all files.
+    pub table_rows: u64,
+    /// Values per row.
+    pub dim: u32,
+    /// What was compressed.
+    pub source: SourceRecord,
+    /// How scales were chosen.
+    pub scale_rule: String,
+    /// Effort of the encoder.
+    pub effort: u8,
+    /// Bytes of the source rows.
+    pub source_bytes: u64,
+    /// Bytes of the records.
+    pub table_bytes: u64,
+    /// Bytes per row, the mean when segments differ.
+    pub bytes_per_row: f64,
+    /// Source bytes by table bytes.
+    pub ratio: f64,
+    /// Rows that were zero in the source.
+    pub zero_rows: u64,
+    /// Rows that became zero because their scale was below the smallest.
+    pub underflow_rows: u64,
+    /// Rows that became zero because they could not be coded.
+    pub non_finite_rows: u64,
+    /// The segments.
+    pub segments: Vec<SegmentSummary>,
+}
+
+/// What is known about one segment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SegmentSummary {
+    /// The tensor of the records.
+    pub tensor: String,
+    /// First row, counted from this file's row 0.
+    pub first_row: u64,
+    /// Number of rows.
+    pub rows: u64,
+    /// Bits per value.
+    pub rate: f64,
+    /// Bytes per record.
+    pub record_bytes: u64,
+    /// Smallest and largest scale, `None` when all rows are zero.
+    pub scales: Option<ScaleRange>,
+    /// Zero records.
+    pub zero_records: u64,
+    /// Rows per variant, zero records left out.
+    pub variants: [u64; VARIANTS as usize],
+}
+
+/// Smallest and largest scale of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ScaleRange {
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Summarises every table of a file; reads the scale field of every record.
+pub fn inspect(file: &TableFile) -> Vec<TableSummary> {
+    file.tables().iter().map(|table| summarize(file, table)).collect()
+}
+
+fn summarize(file: &TableFile, table: &TableInfo) -> TableSummary {
+    let table_bytes = table.record_bytes();
+    let segments = table.segments.iter().map(|info| summarize_segment(info, &file.segment(table, info)));
+    TableSummary {
+        name: table.name.clone(),
+        rows: table.rows,
+        first_row: table.first_row,
+        table_rows: table.table_rows,
+        dim: table.dim,
+        source: table.source.clone(),
+        scale_rule: table.scale_rule.clone(),
+        effort: table.effort,
+        source_bytes: table.source.bytes,
+        table_bytes,
+        bytes_per_row: table_bytes as f64 / table.rows as f64,
+        ratio: table.source.bytes as f64 / table_bytes as f64,
+        zero_rows: table.zero_rows,
+        underflow_rows: table.underflow_rows,
+        non_finite_rows: table.non_finite_rows,
+        segments: segments.collect(),
+    }
+}
+
+/// How often each of the 2^16 scale fields may occur is not kept: least, greatest and variants are.
+#[derive(Clone, Copy, Default)]
+struct Fields {
+    /// Bits 11..0 of the smallest scale; they ascend with the scale.
+    least: Option<u16>,
+    greatest: Option<u16>,
+    zeros: u64,
+    variants: [u64; VARIANTS as usize],
+}
+
+impl Fields {
+    fn record(mut self, record: &[u8]) -> Fields {
+        let scale = match record {
+            [.., low, high] => Scale::from_bits(u16::from_le_bytes([*low, *high])),
+            _ => unreachable!("a record has a scale field"),
+        };
+        if scale.is_zero() {
+            self.zeros += 1;
+            return self;
+        }
+        let alpha = Some(scale.with_variant(0).to_bits());
+        self.least = self.least.min(alpha).or(alpha);
+        self.greatest = self.greatest.max(alpha);
+        self.variants[usize::from(scale.variant())] += 1;
+        self
+    }
+
+    fn merge(mut self, other: Fields) -> Fields {
+        self.least = [self.least, other.least].into_iter().flatten().min();
+        self.greatest = self.greatest.max(other.greatest);
+        self.zeros += other.zeros;
+        for (ours, theirs) in self.variants.iter_mut().zip(other.variants) {
+            *ours += theirs;
+        }
+        self
+    }
+}
+
+fn summarize_segment(info: &SegmentInfo, segment: &Segment<'_>) -> SegmentSummary {
+    let fields = segment
+        .records
+        .par_chunks_exact(segment.layout.record_bytes())
+        .with_min_len(1 << 14)
+        .fold(Fields::default, Fields::record)
+        .reduce(Fields::default, Fields::merge);
+    let alpha = |bits: Option<u16>| bits.map(|bits| Scale::from_bits(bits).alpha());
+    SegmentSummary {
+        tensor: info.tensor.clone(),
+        first_row: info.first_row,
+        rows: info.rows,
+        rate: f64::from(info.rate_quarters) / 4.0,
+        record_bytes: info.record_bytes,
+        scales: alpha(fields.least).zip(alpha(fields.greatest)).map(|(min, max)| ScaleRange { min, max }),
+        zero_records: fields.zeros,
+        variants: fields.variants,
+    }
+}

@@ -1,0 +1,34 @@
+//! Table files of the Conditional Program codec: made from checkpoints, opened for decoding, restored, checked.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`source`] | tables in safetensors checkpoints, read in blocks |
+//! | [`compress()`] | source tables to a table file: streamed, resumable |
+//! | [`TableFile`] | a table file, opened and checked, as segments for any backend |
+//! | [`decompress()`] | a table file to an ordinary safetensors file |
+//! | [`verify()`], [`inspect()`] | checks and figures |
+//! | [`mod@format`], [`header`] | the metadata and the header, see `FORMAT.md` |
+#![forbid(unsafe_code)]
+
+mod checksum;
+mod compress;
+mod decompress;
+mod error;
+mod file;
+pub mod format;
+pub mod fp8;
+pub mod header;
+mod inspect;
+mod journal;
+mod output;
+pub mod source;
+mod stream;
+mod verify;
+
+pub use compress::{CompressOptions, CompressReport, NonFinite, ScaleMode, SegmentPlan, compress, compress_file};
+pub use decompress::{DecompressOptions, RestoredDtype, decompress};
+pub use error::Error;
+pub use file::TableFile;
+pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
+pub use stream::{Progress, Stage, Update, quiet};
+pub use verify::{Damage, Fault, VerifyOptions, VerifyReport, VerifyTable, verify};

@@ -1,0 +1,125 @@
+//! Outputs under a temporary name, renamed when whole.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, IoContext};
+
+/// What the name of an unfinished output has at its end.
+pub(crate) const PARTIAL_SUFFIX: &str = ".condprog-partial";
+
+/// An output that is being written. Until [`Partial::finish`] it has a name of its own, and starts with zeros where
+/// the header goes, so that nothing takes it for a finished file.
+pub(crate) struct Partial {
+    output: PathBuf,
+    path: PathBuf,
+    file: File,
+    /// Bytes of the whole output.
+    length: u64,
+}
+
+impl Partial {
+    /// Opens or creates the unfinished output, locked against other processes.
+    pub(crate) fn open(output: &Path, force: bool) -> Result<Partial, Error> {
+        refuse_existing(output, force)?;
+        let path = with_suffix(output, PARTIAL_SUFFIX);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .context("create", &path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: output.into() }),
+            // Some network file systems have no locks.
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(error)) => return Err(error).context("lock", &path),
+        }
+        // Whoever held the lock may have finished meanwhile.
+        refuse_existing(output, force)?;
+        let length = file.metadata().context("read", &path)?.len();
+        Ok(Partial { output: output.into(), path, file, length })
+    }
+
+    /// Where the unfinished output is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes it has or will have.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Drops what is there, and makes it `length` zero bytes.
+    pub(crate) fn restart(&mut self, length: u64) -> Result<(), Error> {
+        self.length = length;
+        self.file.set_len(0).and_then(|()| self.file.set_len(length)).map_err(|error| self.write_error(error))
+    }
+
+    pub(crate) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.write_all(bytes));
+        written.map_err(|error| self.write_error(error))
+    }
+
+    pub(crate) fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let read = self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.read_exact(bytes));
+        read.context("read", &self.path)
+    }
+
+    /// Makes the output durable and gives it its name.
+    pub(crate) fn finish(self, force: bool) -> Result<(), Error> {
+        self.file.sync_all().map_err(|error| self.write_error(error))?;
+        refuse_existing(&self.output, force)?;
+        fs::rename(&self.path, &self.output).context("finish", &self.output)?;
+        sync_folder(&self.output).context("finish", &self.output)
+    }
+
+    /// Removes the unfinished output, which nobody can go on with.
+    pub(crate) fn discard(self) {
+        // The error that led here is the one to report.
+        let _ = fs::remove_file(&self.path);
+    }
+
+    fn write_error(&self, error: io::Error) -> Error {
+        write_error(error, &self.path, self.length)
+    }
+}
+
+/// The error of a failed write to an output of `needed` bytes.
+pub(crate) fn write_error(source: io::Error, path: &Path, needed: u64) -> Error {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull { path: path.into(), needed },
+        _ => Error::Io { action: "write", path: path.into(), source },
+    }
+}
+
+/// A path with something appended to its file name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
+    if !force && output.try_exists().context("look for", output)? {
+        return Err(Error::OutputExists { path: output.into() });
+    }
+    Ok(())
+}
+
+/// Makes a rename durable.
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
