@@ -1,0 +1,94 @@
+//! Compiling a kernel and the model of the device into a program.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, process};
+
+use condprog_kernels::cuda;
+
+use crate::error::HostError;
+
+/// The environment variable that names the C++ compiler; `c++` if it is not set.
+pub const COMPILER_VARIABLE: &str = "CXX";
+/// The environment variable with more flags for it, such as `-fsanitize=address`.
+pub const FLAGS_VARIABLE: &str = "CONDPROG_HOST_FLAGS";
+
+const SOURCES: [(&str, &str); 4] = [
+    ("block.h", include_str!("../cpp/block.h")),
+    ("block.cpp", include_str!("../cpp/block.cpp")),
+    ("device.h", include_str!("../cpp/device.h")),
+    ("main.cpp", include_str!("../cpp/main.cpp")),
+];
+
+const FLAGS: [&str; 9] = [
+    "-std=c++20",
+    "-O2",
+    "-g1",
+    "-pthread",
+    // The kernel reads and writes words as vectors of words.
+    "-fno-strict-aliasing",
+    // A product and a sum stay two roundings unless the kernel asks for one.
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    // `#pragma unroll` is the device compiler's.
+    "-Wno-unknown-pragmas",
+];
+
+/// A kernel compiled for the CPU.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: PathBuf,
+}
+
+impl Program {
+    /// `kernels/decode.cu` as it is, with the flags of the environment. `folder` keeps what is built.
+    ///
+    /// # Errors
+    /// [`HostError::NoCompiler`], [`HostError::Compile`] and [`HostError::Io`].
+    pub fn new(folder: &Path) -> Result<Program, HostError> {
+        let flags = env::var(FLAGS_VARIABLE).unwrap_or_default();
+        Program::build(folder, cuda::DECODE, &flags.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Any text of the kernel, with more flags.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn build(folder: &Path, kernel: &str, flags: &[&str]) -> Result<Program, HostError> {
+        let compiler = env::var(COMPILER_VARIABLE).unwrap_or_else(|_| "c++".into());
+        let mut hasher = DefaultHasher::new();
+        (&compiler, kernel, flags, SOURCES, FLAGS).hash(&mut hasher);
+        let path = folder.join(format!("cuda-host-{:016x}", hasher.finish()));
+        if path.exists() {
+            return Ok(Program { path });
+        }
+        // Built beside its name and renamed when whole: tests run at the same time.
+        let work = path.with_extension(format!("{}-{:?}", process::id(), std::thread::current().id()));
+        fs::create_dir_all(&work)?;
+        for (name, text) in SOURCES {
+            fs::write(work.join(name), text)?;
+        }
+        fs::write(work.join("decode.cu"), kernel)?;
+        let output = Command::new(&compiler)
+            .args(FLAGS)
+            .args(flags)
+            .arg("-DCONDPROG_KERNEL=\"decode.cu\"")
+            .args(["block.cpp", "main.cpp", "-o", "program"])
+            .current_dir(&work)
+            .output()
+            .map_err(|error| HostError::NoCompiler { command: compiler, error })?;
+        if !output.status.success() {
+            return Err(HostError::Compile(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        fs::rename(work.join("program"), &path)?;
+        fs::remove_dir_all(&work)?;
+        Ok(Program { path })
+    }
+
+    /// The executable file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
