@@ -157,7 +157,7 @@ pub fn compress(
 ) -> Result<CompressReport, Error> {
     let output = output.as_ref();
     on_threads(options.threads, || {
-        let plan = Plan::new(sources, options)?;
+        let plan = Plan::new(sources, output, options)?;
         run(sources, output, options, plan, progress)
     })
 }
@@ -183,7 +183,7 @@ struct PlannedSegment {
 }
 
 impl Plan {
-    fn new(sources: &[Box<dyn RowSource>], options: &CompressOptions) -> Result<Plan, Error> {
+    fn new(sources: &[Box<dyn RowSource>], output: &Path, options: &CompressOptions) -> Result<Plan, Error> {
         if options.effort > Search::MAX_EFFORT {
             let (got, expected) = (u64::from(options.effort), format!("0 to {}", Search::MAX_EFFORT));
             return Err(Error::Option { option: "effort", got, expected });
@@ -199,10 +199,8 @@ impl Plan {
             return Err(Error::NameTaken { tensor: tensor.name.clone() });
         }
         // The header is written last but lies first: its room is that of the largest counts there can be.
-        let header_bytes = match format::header_bytes(&tables, 0) {
-            Ok(bytes) => bytes.len() as u64,
-            Err(source) => return Err(Error::Header { path: Path::new("output").into(), source }),
-        };
+        let header = format::header_bytes(&tables, 0).map_err(|source| Error::header(output, source))?;
+        let header_bytes = header.len() as u64;
         let start = |name: &str| {
             let entry = entries.iter().find(|entry| entry.name == name).expect("every segment has its tensors");
             header_bytes + entry.start
@@ -299,10 +297,12 @@ fn run(
     let mut done = match resume(earlier, &mut plan, &mut partial, options)? {
         Some(done) => done,
         None => {
-            if options.scale == ScaleMode::Global {
-                measure(sources, &mut plan.head.tables, options.non_finite, progress)?;
+            let global = options.scale == ScaleMode::Global;
+            let measured = if global { measure(sources, &mut plan.head.tables, options, progress) } else { Ok(()) };
+            if let Err(error) = measured.and_then(|()| partial.restart(plan.file_bytes)) {
+                partial.discard();
+                return Err(error);
             }
-            partial.restart(plan.file_bytes)?;
             Done::new()
         }
     };
@@ -313,7 +313,14 @@ fn run(
         range.end - range.start
     };
     let resumed_rows = done.keys().map(block_rows).sum();
-    encode(sources, &plan, options, &mut partial, &mut journal, &mut done, resumed_rows, progress)?;
+    if let Err(error) = encode(sources, &plan, options, &mut partial, &mut journal, &mut done, resumed_rows, progress) {
+        // Nothing is lost by leaving nothing behind.
+        if done.is_empty() {
+            partial.discard();
+            journal.remove()?;
+        }
+        return Err(error);
+    }
     let tables = finish(plan, &done, &mut partial)?;
     let file_bytes = partial.length();
     partial.finish(options.force)?;
@@ -357,37 +364,29 @@ fn resume(
     Ok(Some(done))
 }
 
-/// The first thing in which two runs differ.
+/// The first thing in which two runs differ: what it is, and how each has it.
 fn difference(old: &Head, new: &Head) -> Option<(&'static str, String, String)> {
-    let text = |what, old: &dyn ToString, new: &dyn ToString| Some((what, old.to_string(), new.to_string()));
-    let names = |head: &Head| head.tables.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ");
-    if old.writer != new.writer {
-        return text("the version of condprog", &old.writer, &new.writer);
-    }
-    if names(old) != names(new) {
-        return text("the list of tables", &names(old), &names(new));
-    }
-    if let Some((old, new)) = old.sources.iter().zip(&new.sources).find(|(old, new)| old != new) {
-        return text("the source", old, new);
-    }
-    for (old, new) in old.tables.iter().zip(&new.tables) {
-        if old.effort != new.effort {
-            return text("the effort", &old.effort, &new.effort);
-        }
-        if old.scale_rule != new.scale_rule {
-            return text("the scale rule", &old.scale_rule, &new.scale_rule);
-        }
-        let segments = |table: &TableInfo| {
-            let list = table.segments.iter().map(|s| {
-                format!("{} rows at {}/4 bits in blocks of {}", s.rows, s.rate_quarters, s.checksums.block_rows)
-            });
-            list.collect::<Vec<_>>().join(", ")
-        };
-        if segments(old) != segments(new) {
-            return text("the rate", &segments(old), &segments(new));
-        }
-    }
-    (old.sources.len() != new.sources.len()).then(|| ("the list of tables", names(old), names(new)))
+    let segments = |table: &TableInfo| {
+        let list = table.segments.iter().map(|s| {
+            let rate = f64::from(s.rate_quarters) / 4.0;
+            format!("{} rows at {rate} bits in blocks of {}", s.rows, s.checksums.block_rows)
+        });
+        list.collect::<Vec<_>>().join(", ")
+    };
+    let each = |head: &Head, text: &dyn Fn(&TableInfo) -> String| {
+        let list = head.tables.iter().map(|table| format!("{:?}: {}", table.name, text(table)));
+        list.collect::<Vec<_>>().join("; ")
+    };
+    type Aspect<'a> = (&'static str, &'a dyn Fn(&Head) -> String);
+    let aspects: [Aspect<'_>; 6] = [
+        ("the version of condprog", &|head| head.writer.clone()),
+        ("the list of tables", &|head| head.tables.iter().map(|t| t.name.as_str()).collect::<Vec<_>>().join(", ")),
+        ("the source", &|head| head.sources.join("; ")),
+        ("the effort", &|head| each(head, &|table| table.effort.to_string())),
+        ("the scale rule", &|head| each(head, &|table| table.scale_rule.clone())),
+        ("the rate", &|head| each(head, &segments)),
+    ];
+    aspects.into_iter().map(|(what, of)| (what, of(old), of(new))).find(|(_, old, new)| old != new)
 }
 
 /// Sets the global scales of all segments: the root mean square of a table, so that its values have the deviation that
@@ -395,7 +394,7 @@ fn difference(old: &Head, new: &Head) -> Option<(&'static str, String, String)> 
 fn measure(
     sources: &mut [Box<dyn RowSource>],
     tables: &mut [TableInfo],
-    policy: NonFinite,
+    options: &CompressOptions,
     progress: &Progress<'_>,
 ) -> Result<(), Error> {
     let mut counter = Counter::new(Stage::Measure, progress, 0, tables.iter().map(|table| table.rows).sum());
@@ -405,9 +404,11 @@ fn measure(
         let table = &tables[block.source];
         for part in parts(&raw) {
             let (energy, rows) =
-                part.map_err(|(row, source)| (block.first + row, source)).or_else(|(row, source)| match policy {
-                    NonFinite::Error => Err(Error::Row { tensor: table.name.clone(), row, source }),
-                    NonFinite::Zero => Ok((0.0, 0)),
+                part.map_err(|(row, source)| (block.first + row, source)).or_else(|(row, source)| {
+                    match options.non_finite {
+                        NonFinite::Error => Err(Error::Row { tensor: table.name.clone(), row, source }),
+                        NonFinite::Zero => Ok((0.0, 0)),
+                    }
                 })?;
             sums[block.source].0 += energy;
             sums[block.source].1 += rows;
@@ -616,8 +617,8 @@ fn finish(plan: Plan, done: &Done, partial: &mut Partial) -> Result<Vec<TableInf
         (table.zero_rows, table.underflow_rows, table.non_finite_rows) =
             (counts.zero, counts.underflow, counts.non_finite);
     }
-    let header = format::header_bytes(&tables, plan.header_bytes)
-        .map_err(|source| Error::Header { path: partial.path().into(), source })?;
+    let header =
+        format::header_bytes(&tables, plan.header_bytes).map_err(|source| Error::header(partial.path(), source))?;
     partial.write_at(0, &header)?;
     Ok(tables)
 }

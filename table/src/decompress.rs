@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::file::TableFile;
 use crate::format::TableInfo;
 use crate::fp8;
-use crate::header::{Header, TensorEntry};
+use crate::header::{Header, METADATA_KEY, TensorEntry};
 use crate::journal::JOURNAL_SUFFIX;
 use crate::output::{Partial, with_suffix};
 use crate::source::{SCALE_DTYPE, SourceDtype};
@@ -124,7 +124,7 @@ fn layout<'a>(output: &Path, mut tables: Vec<Restored<'a>>) -> Result<(Vec<u8>, 
     let mut entries: Vec<TensorEntry> = Vec::new();
     let mut end = 0u64;
     let mut place = |name: &str, dtype: &str, shape: [u64; 2], size: u64| {
-        if entries.iter().any(|entry| entry.name == name) {
+        if name == METADATA_KEY || entries.iter().any(|entry| entry.name == name) {
             return Err(Error::NameTaken { tensor: name.into() });
         }
         // Restored tables are larger than any file that is really there: counted with care.
@@ -145,8 +145,7 @@ fn layout<'a>(output: &Path, mut tables: Vec<Restored<'a>>) -> Result<(Vec<u8>, 
         }
     }
     let metadata = [("format".to_string(), "pt".to_string())];
-    let header =
-        Header::to_bytes(&metadata, &entries, 0).map_err(|source| Error::Header { path: output.into(), source })?;
+    let header = Header::to_bytes(&metadata, &entries, 0).map_err(|source| Error::header(output, source))?;
     for restored in &mut tables {
         restored.data += header.len() as u64;
         restored.scales += header.len() as u64;

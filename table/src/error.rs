@@ -10,6 +10,7 @@ use condprog_cpu::UnsupportedLevel;
 use crate::format::FormatError;
 use crate::header::HeaderError;
 use crate::source::SourceError;
+use crate::verify::Damage;
 
 /// Why a table could not be made, read or checked.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: HeaderError,
+        source: Box<HeaderError>,
     },
     /// A tensor cannot be compressed, or is not there.
     #[error("{}: {source}", .path.display())]
@@ -47,7 +48,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: SourceError,
+        source: Box<SourceError>,
     },
     /// Not a table file, or one that contradicts itself.
     #[error("{}: {source}", .path.display())]
@@ -55,7 +56,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: FormatError,
+        source: Box<FormatError>,
     },
     /// A block of records does not have the checksum it should.
     #[error("{}: {damage}", .path.display())]
@@ -63,7 +64,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Which block.
-        damage: crate::verify::Damage,
+        damage: Box<Damage>,
     },
     /// No table has this name.
     #[error("{}: table {table:?} is not in the file, expected one of {have:?}", .path.display())]
@@ -148,12 +149,6 @@ pub enum Error {
         /// Now.
         expected: String,
     },
-    /// A file lies where the unfinished output goes, and no journal says that it is one.
-    #[error("{} is in the way and has no journal beside it; force overwrites it", .path.display())]
-    PartialExists {
-        /// The file.
-        path: PathBuf,
-    },
     /// Another process is writing the same output.
     #[error("{} is being written by another process", .path.display())]
     Busy {
@@ -189,6 +184,49 @@ pub enum Error {
     /// No threads.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),
+}
+
+impl Error {
+    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Io { .. } => "io",
+            Error::DiskFull { .. } => "disk-full",
+            Error::Header { source, .. } => source.code(),
+            Error::Source { source, .. } => source.code(),
+            Error::Format { source, .. } => source.code(),
+            Error::Damaged { damage, .. } => damage.fault.code(),
+            Error::NoTable { .. } => "no-table",
+            Error::Width { .. } => "width",
+            Error::Row { .. } => "row",
+            Error::GlobalScale { .. } => "global-scale",
+            Error::SegmentRows { .. } => "segment-rows",
+            Error::Option { .. } => "option",
+            Error::NameTaken { .. } => "name-taken",
+            Error::OutputExists { .. } => "output-exists",
+            Error::OtherRun { .. } => "other-run",
+            Error::Busy { .. } => "busy",
+            Error::Cancelled => "cancelled",
+            Error::OtherSource { .. } => "other-source",
+            Error::SourceDtype { .. } => "source-dtype",
+            Error::Level(_) => "level",
+            Error::Threads(_) => "threads",
+        }
+    }
+}
+
+impl Error {
+    pub(crate) fn header(path: &Path, source: HeaderError) -> Error {
+        Error::Header { path: path.into(), source: Box::new(source) }
+    }
+
+    pub(crate) fn source(path: &Path, source: SourceError) -> Error {
+        Error::Source { path: path.into(), source: Box::new(source) }
+    }
+
+    pub(crate) fn format(path: &Path, source: FormatError) -> Error {
+        Error::Format { path: path.into(), source: Box::new(source) }
+    }
 }
 
 /// Adds what was tried, and on which file.

@@ -1,6 +1,6 @@
 //! Table files, opened for decoding.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
 use condprog_core::Segment;
@@ -29,9 +29,26 @@ use crate::verify::{Damage, Fault};
 #[derive(Debug)]
 pub struct TableFile {
     path: PathBuf,
-    bytes: MappedFile,
+    bytes: Bytes,
     header: Header,
     tables: Vec<TableInfo>,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    File(MappedFile),
+    Memory(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::File(file) => file,
+            Bytes::Memory(bytes) => bytes,
+        }
+    }
 }
 
 impl TableFile {
@@ -49,7 +66,7 @@ impl TableFile {
     /// As [`TableFile::open`].
     pub fn open_for(path: impl AsRef<Path>, access: Access) -> Result<TableFile, Error> {
         let path = path.as_ref();
-        TableFile::new(path, MappedFile::open(path, access).context("open", path)?)
+        TableFile::new(path, Bytes::File(MappedFile::open(path, access).context("open", path)?))
     }
 
     /// Reads a whole file into memory, on huge pages where the system has them: the fastest to decode from.
@@ -58,12 +75,20 @@ impl TableFile {
     /// As [`TableFile::open`].
     pub fn load(path: impl AsRef<Path>) -> Result<TableFile, Error> {
         let path = path.as_ref();
-        TableFile::new(path, MappedFile::load(path).context("read", path)?)
+        TableFile::new(path, Bytes::File(MappedFile::load(path).context("read", path)?))
     }
 
-    fn new(path: &Path, bytes: MappedFile) -> Result<TableFile, Error> {
-        let header = Header::from_bytes(&bytes).map_err(|source| Error::Header { path: path.into(), source })?;
-        let tables = format::parse(&header).map_err(|source| Error::Format { path: path.into(), source })?;
+    /// Takes a file that is in memory already; errors name it as `path`.
+    ///
+    /// # Errors
+    /// As [`TableFile::open`], but for [`Error::Io`].
+    pub fn from_bytes(path: impl AsRef<Path>, bytes: Vec<u8>) -> Result<TableFile, Error> {
+        TableFile::new(path.as_ref(), Bytes::Memory(bytes))
+    }
+
+    fn new(path: &Path, bytes: Bytes) -> Result<TableFile, Error> {
+        let header = Header::from_bytes(&bytes).map_err(|source| Error::header(path, source))?;
+        let tables = format::parse(&header).map_err(|source| Error::format(path, source))?;
         let file = TableFile { path: path.into(), bytes, header, tables };
         for segment in file.tables.iter().flat_map(|table| &table.segments) {
             let got = checksum::hex(checksum::of(file.tensor(&segment.checksums.tensor)));
@@ -71,7 +96,7 @@ impl TableFile {
             if got != *expected {
                 let (tensor, expected) = (segment.checksums.tensor.clone(), expected.clone());
                 let source = FormatError::Checksums { tensor, got, expected };
-                return Err(Error::Format { path: path.into(), source });
+                return Err(Error::format(path, source));
             }
         }
         Ok(file)
@@ -131,7 +156,7 @@ impl TableFile {
         let table = self.table(table)?;
         match self.block_damage(table, &table.segments[segment], block) {
             None => Ok(()),
-            Some(damage) => Err(Error::Damaged { path: self.path.clone(), damage }),
+            Some(damage) => Err(Error::Damaged { path: self.path.clone(), damage: Box::new(damage) }),
         }
     }
 

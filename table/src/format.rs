@@ -336,6 +336,37 @@ pub enum FormatError {
     },
 }
 
+impl FormatError {
+    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    pub fn code(&self) -> &'static str {
+        match self {
+            FormatError::Magic { .. } => "format-magic",
+            FormatError::Version { .. } => "format-version",
+            FormatError::Checksum { .. } => "format-checksum",
+            FormatError::NoTableList => "format-no-table-list",
+            FormatError::TableList(_) => "format-table-list",
+            FormatError::NoTables => "format-no-tables",
+            FormatError::DuplicateTable { .. } => "format-duplicate-table",
+            FormatError::Program { .. } => "format-program",
+            FormatError::RowRange { .. } => "format-row-range",
+            FormatError::Rate { .. } => "format-rate",
+            FormatError::Width { .. } => "format-width",
+            FormatError::SegmentOverlap { .. } => "format-segment-overlap",
+            FormatError::SegmentGap { .. } => "format-segment-gap",
+            FormatError::SegmentRows { .. } => "format-segment-rows",
+            FormatError::RecordBytes { .. } => "format-record-bytes",
+            FormatError::BlockRows { .. } => "format-block-rows",
+            FormatError::Counts { .. } => "format-counts",
+            FormatError::SourceShape { .. } => "format-source-shape",
+            FormatError::MissingTensor { .. } => "format-missing-tensor",
+            FormatError::Tensor { .. } => "format-tensor",
+            FormatError::SharedTensor { .. } => "format-shared-tensor",
+            FormatError::StrayTensor { .. } => "format-stray-tensor",
+            FormatError::Checksums { .. } => "format-checksums",
+        }
+    }
+}
+
 fn or_absent(value: &Option<String>) -> String {
     value.as_ref().map_or_else(|| "absent".into(), |value| format!("{value:?}"))
 }

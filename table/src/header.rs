@@ -17,7 +17,7 @@ pub const LENGTH_BYTES: u64 = 8;
 /// Largest header, as other readers of safetensors have it.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// The key of the header that holds the string map.
-const METADATA_KEY: &str = "__metadata__";
+pub(crate) const METADATA_KEY: &str = "__metadata__";
 
 /// One tensor of a safetensors file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,6 +151,26 @@ pub enum HeaderError {
         /// Got.
         got: u64,
     },
+}
+
+impl HeaderError {
+    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    pub fn code(&self) -> &'static str {
+        match self {
+            HeaderError::Short { .. } => "header-short",
+            HeaderError::TooLarge { .. } => "header-too-large",
+            HeaderError::Cut { .. } => "header-cut",
+            HeaderError::Json(_) => "header-json",
+            HeaderError::Duplicate { .. } => "header-duplicate",
+            HeaderError::Range { .. } => "header-range",
+            HeaderError::Size { .. } => "header-size",
+            HeaderError::Overlap { .. } => "header-overlap",
+            HeaderError::Gap { .. } => "header-gap",
+            HeaderError::Truncated { .. } => "header-truncated",
+            HeaderError::Trailing { .. } => "header-trailing",
+            HeaderError::WriteTooLarge { .. } => "header-write-too-large",
+        }
+    }
 }
 
 fn or_overflow(bytes: &Option<u64>) -> String {

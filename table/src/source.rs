@@ -260,6 +260,24 @@ pub enum SourceError {
     NoTables,
 }
 
+impl SourceError {
+    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    pub fn code(&self) -> &'static str {
+        match self {
+            SourceError::Missing { .. } => "source-missing",
+            SourceError::Rank { .. } => "source-rank",
+            SourceError::Dtype { .. } => "source-dtype",
+            SourceError::Empty { .. } => "source-empty",
+            SourceError::Group { .. } => "source-group",
+            SourceError::MissingScale { .. } => "source-missing-scale",
+            SourceError::Scale { .. } => "source-scale",
+            SourceError::Pattern { .. } => "source-pattern",
+            SourceError::NoMatch { .. } => "source-no-match",
+            SourceError::NoTables => "source-no-tables",
+        }
+    }
+}
+
 /// A safetensors file to read tables from.
 #[derive(Debug)]
 pub struct SourceFile {
@@ -279,7 +297,7 @@ impl SourceFile {
         let about = file.metadata().context("read", path)?;
         let header = Header::read(&mut file, about.len())
             .context("read", path)?
-            .map_err(|source| Error::Header { path: path.into(), source })?;
+            .map_err(|source| Error::header(path, source))?;
         // Path and host are left out: the same file under another name is the same source.
         let modified = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
         let mut json = vec![0; header.data_start as usize];
@@ -413,7 +431,7 @@ impl SourceFile {
     }
 
     fn error(&self, source: SourceError) -> Error {
-        Error::Source { path: self.path.clone(), source }
+        Error::source(&self.path, source)
     }
 }
 

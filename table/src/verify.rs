@@ -118,6 +118,17 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// A short name that stays, as of [`Error::code`].
+    pub fn code(&self) -> &'static str {
+        match self {
+            Fault::Checksum { .. } => "damage-checksum",
+            Fault::Padding { .. } => "damage-padding",
+            Fault::ZeroRows { .. } => "damage-zero-rows",
+        }
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.first_row + self.rows - 1;
