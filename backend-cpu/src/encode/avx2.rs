@@ -8,6 +8,7 @@ use super::search::{Block, Pass};
 // SAFETY: 16 lanes of 2 bytes are 32 bytes, and any bits are a valid __m256i.
 unsafe impl Lanes for __m256i {
     const ROWS: usize = 16;
+    const IN_PLACE: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: u16) -> Self {

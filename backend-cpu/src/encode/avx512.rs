@@ -8,6 +8,7 @@ use super::search::{Block, Pass};
 // SAFETY: 32 lanes of 2 bytes are 64 bytes, and any bits are a valid __m512i.
 unsafe impl Lanes for __m512i {
     const ROWS: usize = 32;
+    const IN_PLACE: bool = true;
 
     #[inline(always)]
     unsafe fn splat(value: u16) -> Self {

@@ -10,6 +10,8 @@
 pub(super) unsafe trait Lanes: Copy {
     /// Lanes, and rows coded together.
     const ROWS: usize;
+    /// Whether a step that can work in place should: where two arrays of path metrics would fill the cache.
+    const IN_PLACE: bool;
 
     /// Every lane `value`.
     unsafe fn splat(value: u16) -> Self;

@@ -23,6 +23,7 @@ impl Words {
 // SAFETY: 8 lanes of 2 bytes are 16 bytes, and any bits are valid u16s.
 unsafe impl Lanes for Words {
     const ROWS: usize = 8;
+    const IN_PLACE: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: u16) -> Self {

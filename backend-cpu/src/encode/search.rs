@@ -43,7 +43,7 @@ pub(super) struct Block<V: Lanes> {
     metric: Metric,
     /// Targets, `dim` vectors.
     pub(super) targets: HugeVec<V>,
-    /// Path metrics before and after a step.
+    /// Path metrics before and after a step; the second array is empty where steps work in place.
     metrics: [HugeVec<V>; 2],
     /// Branch metrics of a step, and room to sort them by row.
     branch: HugeVec<V>,
@@ -84,7 +84,8 @@ impl<V: Lanes> Block<V> {
             layout,
             metric: Metric::new(layout.rate()),
             targets: zeros(dim),
-            metrics: [zeros(survivors), zeros(survivors)],
+            // Where shifts differ, two arrays of different lengths take turns.
+            metrics: [zeros(survivors), zeros(if V::IN_PLACE && least == most { 0 } else { survivors })],
             branch: zeros(512),
             decisions: zeros(dim * stride),
             stride,
@@ -109,56 +110,61 @@ impl<V: Lanes> Block<V> {
         let survivors = |t: u32| STATES >> layout.shift(t);
         // SAFETY: the caller vouches for the CPU; all slices are bounded by their own lengths.
         unsafe {
+            let in_place = V::IN_PLACE && self.metrics[1].is_empty();
             let first = survivors(at(0));
             if pass.seamed {
                 let unreached = (metric.unreached() as u16) << TAG_BITS;
                 self.metrics[0][..first].fill(V::splat(unreached));
                 for (row, &seam) in self.seams.iter().enumerate() {
-                    lane_mut(&mut self.metrics[0])[usize::from(seam) * V::ROWS + row] = 0;
+                    let place = if in_place { scatter(usize::from(seam)) } else { usize::from(seam) };
+                    lane_mut(&mut self.metrics[0])[place * V::ROWS + row] = 0;
                 }
             } else {
                 self.metrics[0][..first].fill(V::splat(0));
             }
-            let mut least = V::splat(0);
+            let (mut least, mut turned) = (V::splat(0), 0);
             for i in 0..pass.count {
                 let (t, next) = (at(i), at(i + 1));
                 let (came, leave) = (layout.shift(t), layout.shift(next));
                 branch(metric, self.targets[t as usize], leave, &self.variants, least, &mut self.branch);
+                let normalize = (i + 1).is_multiple_of(Metric::NORMALIZE_STEPS);
                 let [before, after] = &mut self.metrics;
-                let step = Step {
-                    before: &before[..survivors(t)],
-                    after: &mut after[..survivors(next)],
-                    branch: &self.branch[..256],
-                    offsets: &self.offsets[leave as usize - 1],
-                    decisions: &mut self.decisions[i as usize * self.stride..][..self.stride],
-                };
-                let normalize = (i + 1) % Metric::NORMALIZE_STEPS == 0;
-                least = step.run(leave, came, normalize);
+                let decisions = &mut self.decisions[i as usize * self.stride..][..self.stride];
+                let (branch, offsets) = (&self.branch[..256], &self.offsets[leave as usize - 1][..]);
+                if in_place {
+                    let step = StepInPlace { metrics: before, turned, branch, offsets, decisions };
+                    least = step.run(leave, normalize);
+                    turned = (turned + leave) % (16 - leave);
+                } else {
+                    let (before, after) = (&before[..survivors(t)], &mut after[..survivors(next)]);
+                    least = Step { before, after, branch, offsets, decisions }.run(leave, came, normalize);
+                    self.metrics.swap(0, 1);
+                }
                 if pass.seamed && i < metric.reach() {
                     // Paths that do not start at the seam must not grow beyond what a lane holds.
                     let unreached = V::splat((metric.unreached() as u16) << TAG_BITS);
-                    for survivor in &mut after[..survivors(next)] {
+                    for survivor in &mut self.metrics[0][..survivors(next)] {
                         *survivor = survivor.min(unreached);
                     }
                 }
-                self.metrics.swap(0, 1);
+            }
+            if !pass.seamed {
+                let bits = survivors(at(pass.count)).ilog2();
+                let ends = if in_place {
+                    first_least(bits, |j| self.metrics[0][turn(j, bits, turned)])
+                } else {
+                    first_least(bits, |j| self.metrics[0][j])
+                };
+                self.seams.copy_from_slice(lane(&[ends]));
             }
             self.trace(pass);
         }
     }
 
-    /// # Safety
-    /// As [`Block::pass`].
-    #[inline(always)]
-    unsafe fn trace(&mut self, pass: &Pass) {
+    /// Follows the decisions back from the survivors in `seams`.
+    fn trace(&mut self, pass: &Pass) {
         let (dim, layout) = (self.layout.dim(), self.layout);
         let at = |i: u32| (pass.start + i) % dim;
-        if !pass.seamed {
-            let last = &self.metrics[0][..STATES >> layout.shift(at(pass.count))];
-            // SAFETY: the caller vouches for the CPU.
-            let ends = unsafe { first_least(last) };
-            self.seams.copy_from_slice(lane(&[ends]));
-        }
         let dim = dim as usize;
         let decisions = lane(&self.decisions);
         for i in (0..pass.count).rev() {
@@ -256,19 +262,23 @@ fn place(index: usize, variant: u8, leave: u32) -> usize {
     usize::from((index as u8).wrapping_sub(variant << 4).rotate_left(leave))
 }
 
-/// The first position of the smallest metric, for each row.
+/// The first of `1 << bits` survivors with the smallest metric, for each row.
 ///
 /// # Safety
 /// As [`Block::pass`].
 #[inline(always)]
-unsafe fn first_least<V: Lanes>(metrics: &[V]) -> V {
+unsafe fn first_least<V: Lanes>(bits: u32, metric: impl Fn(usize) -> V) -> V {
     // SAFETY: the caller vouches for the CPU.
     unsafe {
         let (mask, zero) = (V::splat(METRIC_MASK), V::splat(0));
-        let least = metrics.iter().fold(V::splat(u16::MAX), |least, &m| least.min(m)).and_or(mask, zero);
+        let mut least = V::splat(u16::MAX);
+        for j in 0..1 << bits {
+            least = least.min(metric(j));
+        }
+        least = least.and_or(mask, zero);
         let mut first = zero;
-        for (j, &metric) in metrics.iter().enumerate().rev() {
-            first = metric.and_or(mask, zero).if_equal(least, V::splat(j as u16), first);
+        for j in (0..1 << bits).rev() {
+            first = metric(j).and_or(mask, zero).if_equal(least, V::splat(j as u16), first);
         }
         first
     }
@@ -341,14 +351,8 @@ impl<V: Lanes> Step<'_, V> {
                     let middle = (first >> CAME) + group;
                     let mut from = [V::splat(0); 16];
                     for (high, from) in from[..1 << LEAVE].iter_mut().enumerate() {
-                        // The tag is repeated through the low bits, so that packing mostly needs no shifts.
-                        let tag = match LEAVE {
-                            1 => high * 0b1111,
-                            2 => high * 0b0101,
-                            _ => high,
-                        };
                         let metric = *before.add(high << (16 - LEAVE - CAME) | middle);
-                        *from = metric.and_or(metric_mask, V::splat(tag as u16));
+                        *from = metric.and_or(metric_mask, V::splat(tag::<LEAVE>(high)));
                     }
                     for low in 0..1usize << CAME {
                         let j = middle << CAME | low;
@@ -370,6 +374,121 @@ impl<V: Lanes> Step<'_, V> {
             }
             if NORMALIZE { least.and_or(metric_mask, V::splat(0)) } else { V::splat(0) }
         }
+    }
+}
+
+/// One step of the trellis where as many bits come in as leave: the `2^K` survivors that share their predecessors are
+/// as many as these, and take their places.
+///
+/// Half the memory of two arrays decides the speed: 2^14 survivors of 64 bytes fill half of a 2 MiB cache, and two
+/// arrays of them all of it. The price is that survivor `j` moves: after steps that shifted by `turned` bits in
+/// total it is at `j` rotated right by `turned`.
+struct StepInPlace<'a, V> {
+    metrics: &'a mut [V],
+    turned: u32,
+    branch: &'a [V],
+    offsets: &'a [u16],
+    decisions: &'a mut [V],
+}
+
+/// Where survivor `j` of `bits` bits is after steps that shifted by `turned` bits, below `bits`. Linear over exclusive or.
+#[inline(always)]
+const fn turn(j: usize, bits: u32, turned: u32) -> usize {
+    scatter((j >> turned | j << (bits - turned)) & ((1 << bits) - 1))
+}
+
+/// Permutes places within each 64 so that no two of the last dozens touched have the same low address bits: a load
+/// waits for a store in flight that agrees with it in the lowest 12, whatever lies above. Of 14 bits, seven digits of
+/// two, any three neighbours in a circle, the one that tells predecessors apart and the two that count groups, land in
+/// different bits.
+#[inline(always)]
+const fn scatter(place: usize) -> usize {
+    place ^ (place >> 6 & 63) ^ (place >> 12 & 3) * 0b01_01_01
+}
+
+impl<V: Lanes> StepInPlace<'_, V> {
+    /// # Safety
+    /// As [`Block::pass`].
+    #[inline(always)]
+    unsafe fn run(self, leave: u32, normalize: bool) -> V {
+        // SAFETY: the caller vouches for the CPU.
+        unsafe {
+            match (leave, normalize) {
+                (1, false) => self.step::<1, false>(),
+                (1, true) => self.step::<1, true>(),
+                (2, false) => self.step::<2, false>(),
+                (2, true) => self.step::<2, true>(),
+                (3, false) => self.step::<3, false>(),
+                (3, true) => self.step::<3, true>(),
+                (4, false) => self.step::<4, false>(),
+                (4, true) => self.step::<4, true>(),
+                _ => unreachable!("shifts are 1 to 4"),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Block::pass`].
+    #[inline(always)]
+    unsafe fn step<const K: u32, const NORMALIZE: bool>(self) -> V {
+        let bits = 16 - K;
+        let packed = 1usize << packed_log2(K);
+        let words = (STATES >> K) / packed;
+        // The loops below stay within these.
+        assert!(self.metrics.len() == STATES >> K && self.turned < bits);
+        assert!(self.offsets.len() == STATES && self.branch.len() == 256 && self.decisions.len() >= words);
+        let (metrics, offsets) = (self.metrics.as_mut_ptr(), self.offsets.as_ptr());
+        let (branch, decisions) = (self.branch.as_ptr().cast::<u8>(), self.decisions.as_mut_ptr());
+        let mut place = [0; 16];
+        for (high, place) in place[..1 << K].iter_mut().enumerate() {
+            *place = turn(high << (bits - K), bits, self.turned);
+        }
+        // SAFETY: the CPU is vouched for by the caller. `turn` gives numbers below 1 << bits, the length of metrics;
+        // bounds of the rest as in `Step::step`.
+        unsafe {
+            let metric_mask = V::splat(METRIC_MASK);
+            let mut least = V::splat(u16::MAX);
+            let span = if packed > 1 << K { packed } else { 1 << K };
+            let mut won = [V::splat(0); 16];
+            for first in (0..1usize << bits).step_by(span) {
+                for group in 0..span >> K {
+                    let middle = (first >> K) + group;
+                    let at_metric = turn(middle, bits, self.turned);
+                    let mut from = [V::splat(0); 16];
+                    for (high, from) in from[..1 << K].iter_mut().enumerate() {
+                        let metric = *metrics.add(at_metric ^ place[high]);
+                        *from = metric.and_or(metric_mask, V::splat(tag::<K>(high)));
+                    }
+                    for low in 0..1usize << K {
+                        let at = offsets.add((middle << K | low) << K);
+                        let mut best = from[0].add(*branch.add(usize::from(*at)).cast::<V>());
+                        for (high, from) in from[..1 << K].iter().enumerate().skip(1) {
+                            best = best.min(from.add(*branch.add(usize::from(*at.add(high))).cast::<V>()));
+                        }
+                        *metrics.add(at_metric ^ place[low]) = best;
+                        if NORMALIZE {
+                            least = least.min(best);
+                        }
+                        won[group << K | low] = best;
+                    }
+                }
+                for word in 0..span / packed {
+                    *decisions.add(first / packed + word) = pack::<V, K>(&won[word * packed..]);
+                }
+            }
+            if NORMALIZE { least.and_or(metric_mask, V::splat(0)) } else { V::splat(0) }
+        }
+    }
+}
+
+/// What a metric carries in its low bits to say that it came from predecessor `high`: repeated where it is short, so
+/// that packing mostly needs no shifts.
+#[inline(always)]
+const fn tag<const LEAVE: u32>(high: usize) -> u16 {
+    match LEAVE {
+        1 => high as u16 * 0b1111,
+        2 => high as u16 * 0b0101,
+        _ => high as u16,
     }
 }
 

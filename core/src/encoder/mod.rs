@@ -38,14 +38,14 @@ impl Search {
     ///
     /// | effort | variants | first pass, values each side of the seam | re-cut passes |
     /// |---|---|---|---|
-    /// | 0 | 1 | 64 | 0 |
+    /// | 0 | 1 | all | 0 |
     /// | 1 | 2 | 48 | 1 |
     /// | 2 | 4 | 48 | 1 |
     /// | 3 | 8 | 48 | 1 |
     /// | 4 | 16 | 64 | 2 |
     pub const fn effort(effort: u8) -> Search {
         match effort {
-            0 => Search { variants: 1, window: 64, recuts: 0 },
+            0 => Search { variants: 1, window: u32::MAX, recuts: 0 },
             1 => Search { variants: 2, window: 48, recuts: 1 },
             2 => Search { variants: 4, window: 48, recuts: 1 },
             3 => Search { variants: 8, window: 48, recuts: 1 },
