@@ -6,13 +6,17 @@ use condprog_conformance::Report;
 pub(crate) const NAMES: &[&str] = &[
     #[cfg(feature = "cpu")]
     "cpu",
+    #[cfg(feature = "wgpu")]
+    "wgpu",
 ];
 
 /// Runs every suite over every backend, and hands over each report when it is there.
 pub(crate) fn run(done: &mut dyn FnMut(Report)) {
     #[cfg(feature = "cpu")]
     cpu::run(done);
-    #[cfg(not(feature = "cpu"))]
+    #[cfg(feature = "wgpu")]
+    wgpu::run(done);
+    #[cfg(not(any(feature = "cpu", feature = "wgpu")))]
     let _ = done;
 }
 
@@ -48,5 +52,24 @@ mod cpu {
             done(check_decoder(&name, &Cpu(level)));
             done(check_encoder(&name, &Cpu(level)));
         }
+    }
+}
+
+#[cfg(feature = "wgpu")]
+mod wgpu {
+    use condprog_conformance::{Backend, Report, check_with_device};
+    use condprog_core::{BackendError, Decoder, Table};
+    use condprog_wgpu::{Gpu, Options, WgpuDecoder};
+
+    struct Wgpu(Gpu);
+
+    impl Backend for Wgpu {
+        fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {
+            WgpuDecoder::new(&self.0, table)
+        }
+    }
+
+    pub(super) fn run(done: &mut dyn FnMut(Report)) {
+        done(check_with_device("wgpu", Gpu::open(&Options::default()).map(Wgpu)));
     }
 }

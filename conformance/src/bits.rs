@@ -97,3 +97,38 @@ pub(crate) fn from_hex(digits: &str) -> Result<Vec<u8>, String> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_write_outside_the_output_shows() {
+        for dtype in Dtype::ALL {
+            for lead in [0, 3] {
+                let mut buffer = Buffer::new(dtype, 5, lead);
+                assert!(buffer.is_untouched());
+                match buffer.output() {
+                    Output::Bf16(out) | Output::F16(out) => out.fill(0),
+                    Output::F32(out) => out.fill(0.0),
+                }
+                assert!(!buffer.is_untouched());
+                assert_eq!((buffer.damaged_guards(), buffer.bits()), (0, vec![0; 5]));
+                match &mut buffer {
+                    Buffer::Bits16(_, all, inside) => (all[inside.start - 1], all[inside.end]) = (0, 0),
+                    Buffer::Bits32(all, inside) => (all[inside.start - 1], all[inside.end]) = (0.0, 0.0),
+                }
+                assert_eq!(buffer.damaged_guards(), 2);
+            }
+        }
+    }
+
+    #[test]
+    fn hexadecimal_digits_round_trip() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hex(&to_hex(&bytes)), Ok(bytes));
+        for bad in ["0", "0g", "0é", "é"] {
+            assert!(from_hex(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,7 +1,10 @@
 //! The cases of the decoder suite: tables, what is asked of them, and what has to come out.
 
-use condprog_core::{BatchError, Dtype, Layout, Missing, Rate, Segment, TableShape};
+use std::sync::OnceLock;
 
+use condprog_core::{BatchError, Dtype, Layout, Missing, Rate, Segment, Table, TableShape};
+
+use crate::bits::{reference_bits, sha256};
 use crate::input::{Stream, random_records};
 use crate::vectors;
 use crate::vectors::decode::{self, DecodeVectors, Digests};
@@ -54,11 +57,37 @@ pub(crate) struct Request {
     pub(crate) ids: Vec<i64>,
     pub(crate) missing: Missing,
     pub(crate) expect: Expect,
+    reference: OnceLock<Result<[Vec<u32>; 3], String>>,
 }
 
 impl Request {
     fn new(name: impl Into<String>, ids: Vec<i64>) -> Request {
-        Request { name: name.into(), ids, missing: Missing::Zero, expect: Expect::Reference }
+        let (missing, expect) = (Missing::Zero, Expect::Reference);
+        Request { name: name.into(), ids, missing, expect, reference: OnceLock::new() }
+    }
+
+    /// The bits that have to come out; what the reference decoder says is asked once for all backends.
+    ///
+    /// # Errors
+    /// When the reference decoder's own rows do not have the digests of a golden vector.
+    pub(crate) fn expected(&self, table: Table<'_>, dtype: Dtype) -> Result<&[u32], String> {
+        let index = Dtype::ALL.iter().position(|&d| d == dtype).unwrap_or(0);
+        if let Expect::Golden(bits) = &self.expect {
+            return Ok(&bits[index]);
+        }
+        let reference = self.reference.get_or_init(|| {
+            let bits = Dtype::ALL.map(|dtype| reference_bits(table, &self.ids, dtype));
+            if let Expect::Digest(digests) = &self.expect {
+                for (bits, dtype) in bits.iter().zip(Dtype::ALL) {
+                    let (got, golden) = (sha256(bits, dtype), digests.of(dtype));
+                    if got != golden {
+                        return Err(format!("the reference's {dtype} rows have SHA-256 {got}, expected {golden}"));
+                    }
+                }
+            }
+            Ok(bits)
+        });
+        reference.as_ref().map(|bits| &*bits[index]).map_err(String::clone)
     }
 }
 
@@ -86,27 +115,29 @@ pub(crate) fn seed() -> Result<u32, String> {
     }
 }
 
-/// Every case.
-///
-/// # Errors
-/// When the golden vectors are missing or broken.
-pub(crate) fn all(seed: u32) -> Result<Vec<Case>, String> {
-    let mut stream = Stream::new(seed);
-    let mut cases = golden(&decode::load()?)?;
-    cases.extend(requests(&mut stream));
-    cases.extend(no_rows());
-    cases.extend(segments(&mut stream));
-    cases.extend(addresses(&mut stream));
-    cases.extend(random(&mut stream));
-    Ok(cases)
+/// The seed and every case; made once.
+pub(crate) fn all() -> &'static Result<(u32, Vec<Case>), String> {
+    static CASES: OnceLock<Result<(u32, Vec<Case>), String>> = OnceLock::new();
+    CASES.get_or_init(|| {
+        let seed = seed()?;
+        let (vectors, mut stream) = (decode::load()?, Stream::new(seed));
+        let mut cases = golden_records(&vectors)?;
+        cases.extend(requests(&mut stream));
+        cases.extend(no_rows());
+        cases.extend(segments(&mut stream));
+        cases.extend(addresses(&mut stream));
+        cases.extend(random(&mut stream));
+        cases.extend(golden_tables(&vectors)?);
+        Ok((seed, cases))
+    })
 }
 
 fn known(dim: u32, quarters: u32) -> Layout {
     vectors::layout(dim, quarters).expect("the suite asks only for layouts there are")
 }
 
-/// The golden vectors: one decoder for each run of single records of one layout, one for each table.
-fn golden(vectors: &DecodeVectors) -> Result<Vec<Case>, String> {
+/// The golden records: one decoder for each run of them with one layout.
+fn golden_records(vectors: &DecodeVectors) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for run in vectors.records.chunk_by(|a, b| (a.dim, a.rate) == (b.dim, b.rate)) {
         let layout = vectors::layout(run[0].dim, run[0].rate)?;
@@ -129,6 +160,12 @@ fn golden(vectors: &DecodeVectors) -> Result<Vec<Case>, String> {
         let name = format!("golden records, {} bits, width {}", layout.rate(), layout.dim());
         cases.push(Case { name, parts: vec![Part::new(layout, &records, 0)], requests });
     }
+    Ok(cases)
+}
+
+/// The golden tables.
+fn golden_tables(vectors: &DecodeVectors) -> Result<Vec<Case>, String> {
+    let mut cases = Vec::new();
     let mut table = |name: String, layout: Layout, records: &[u8], sha256: &Digests| {
         let part = Part::new(layout, records, 0);
         let ids = (0..part.rows as i64).collect();

@@ -147,7 +147,7 @@ fn seeded(seed: u32) -> Vec<Call> {
         };
         let mut search = Search::effort(stream.below(5) as u8);
         search.variants = 1 + stream.below(3) as u8;
-        search.window = stream.below(40);
+        search.window = 1 + stream.below(40);
         search.recuts = stream.below(3) as u8;
         let scale = Scale::from_bits(38 << 6 | stream.below(64) as u16);
         let rules = [ScaleRule::Norm, ScaleRule::Projection, ScaleRule::LeastSquares, ScaleRule::Global(scale)];
@@ -223,8 +223,10 @@ fn run<B: EncoderBackend>(call: &Call, backend: &B, lead: usize, report: &mut Re
         let outcome = outcome_text(outcome);
         if outcome != *text {
             report.fail(format!("{what}, {row:?}: outcome is \"{outcome}\", expected \"{text}\""));
-        } else if got != expected {
-            report.fail(format!("{what}, {row:?}: record is {}, expected {}", to_hex(got), to_hex(expected)));
+        } else if let Some(at) = got.iter().zip(expected).position(|(a, b)| a != b) {
+            let part = |record: &[u8]| to_hex(&record[at..stride.min(at + 8)]);
+            let (got, expected) = (part(got), part(expected));
+            report.fail(format!("{what}, {row:?}: record from byte {at} of {stride} on is {got}, expected {expected}"));
         }
     }
 }
