@@ -294,8 +294,8 @@ fn run(
     let mut partial = Partial::open(output, options.force)?;
     let journal_path = with_suffix(output, JOURNAL_SUFFIX);
     let earlier = Journal::read(&journal_path)?.filter(|_| partial.length() > 0);
-    let mut done = match resume(earlier, &mut plan, &mut partial, options)? {
-        Some(done) => done,
+    let (fresh, mut journal, mut done) = match resume(earlier, &mut plan, &mut partial, options)? {
+        Some(done) => (false, Journal::go_on(journal_path, plan.file_bytes)?, done),
         None => {
             let global = options.scale == ScaleMode::Global;
             let measured = if global { measure(sources, &mut plan.head.tables, options, progress) } else { Ok(()) };
@@ -303,11 +303,9 @@ fn run(
                 partial.discard();
                 return Err(error);
             }
-            Done::new()
+            (true, Journal::start(journal_path, &plan.head, plan.file_bytes)?, Done::new())
         }
     };
-    let entries: Vec<Entry> = done.values().copied().collect();
-    let mut journal = Journal::start(journal_path, &plan.head, &entries, plan.file_bytes)?;
     let block_rows = |&(segment, block): &(usize, u64)| {
         let range = block_range(plan.info(&plan.segments[segment]).1, block);
         range.end - range.start
@@ -315,7 +313,7 @@ fn run(
     let resumed_rows = done.keys().map(block_rows).sum();
     if let Err(error) = encode(sources, &plan, options, &mut partial, &mut journal, &mut done, resumed_rows, progress) {
         // Nothing is lost by leaving nothing behind.
-        if done.is_empty() {
+        if fresh && done.is_empty() {
             partial.discard();
             journal.remove()?;
         }

@@ -106,7 +106,7 @@ pub enum HeaderError {
         shape: Vec<u64>,
         /// Got.
         got: u64,
-        /// Expected; `None` when that number of bits overflows or is no whole number of bytes.
+        /// Expected; `None` when that is 2^64 or more, or no whole number.
         expected: Option<u64>,
     },
     /// Two tensors share bytes.
@@ -317,10 +317,10 @@ fn dtype_bits(dtype: &str) -> Option<u64> {
     })
 }
 
-/// Bytes of a tensor, `None` when the number of bits overflows or is no whole number of bytes.
-pub(crate) fn data_bytes(bits: u64, shape: &[u64]) -> Option<u64> {
-    let bits = shape.iter().try_fold(bits, |product, &size| product.checked_mul(size))?;
-    bits.is_multiple_of(8).then_some(bits / 8)
+/// Bytes of a tensor, `None` when they are 2^64 or more, or no whole number.
+fn data_bytes(bits: u64, shape: &[u64]) -> Option<u64> {
+    let bits = shape.iter().try_fold(u128::from(bits), |product, &size| product.checked_mul(u128::from(size)))?;
+    if bits.is_multiple_of(8) { u64::try_from(bits / 8).ok() } else { None }
 }
 
 struct RawHeader {

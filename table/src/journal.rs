@@ -79,12 +79,20 @@ impl Journal {
         Ok(Some((head, lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())))
     }
 
-    /// Starts a journal, in place of any other. The entries are those of blocks that were found to be right.
-    pub(crate) fn start(path: PathBuf, head: &Head, entries: &[Entry], needed: u64) -> Result<Journal, Error> {
+    /// Starts a journal, in place of any other.
+    pub(crate) fn start(path: PathBuf, head: &Head, needed: u64) -> Result<Journal, Error> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path).context("create", &path)?;
         let mut journal = Journal { path, file, needed };
         journal.line(head)?;
-        entries.iter().try_for_each(|entry| journal.add(entry))?;
+        Ok(journal)
+    }
+
+    /// Goes on with the journal that is there.
+    pub(crate) fn go_on(path: PathBuf, needed: u64) -> Result<Journal, Error> {
+        let file = OpenOptions::new().append(true).open(&path).context("open", &path)?;
+        let mut journal = Journal { path, file, needed };
+        // Ends a last line that was cut short.
+        journal.write(b"\n")?;
         Ok(journal)
     }
 
@@ -96,7 +104,11 @@ impl Journal {
     fn line(&mut self, value: &impl Serialize) -> Result<(), Error> {
         let mut line = serde_json::to_vec(value).expect("strings and numbers are JSON");
         line.push(b'\n');
-        self.file.write_all(&line).map_err(|error| write_error(error, &self.path, self.needed))
+        self.write(&line)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all(bytes).map_err(|error| write_error(error, &self.path, self.needed))
     }
 
     /// Removes the journal of a finished run.

@@ -46,3 +46,24 @@ fn every_defect_is_refused_by_its_name() {
         assert_eq!(verdict(case.bytes), Some((case.stage, case.code)), "{}", case.name);
     }
 }
+
+/// The example of the format's page, its line breaks taken out, is the header of the sound file; only the checksums
+/// may be those of another encoder.
+#[test]
+fn the_example_of_the_page_is_a_real_header() {
+    let page = include_str!("../FORMAT.md").split("## 5. Example").nth(1).unwrap();
+    let example: String = page.split("```").nth(1).unwrap().lines().map(str::trim_start).collect();
+    let bytes = sound();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header = |json: &str| {
+        let mut header: serde_json::Value = serde_json::from_str(json).unwrap();
+        let tables = header["__metadata__"]["condprog.tables"].take();
+        let mut tables: serde_json::Value = serde_json::from_str(tables.as_str().unwrap()).unwrap();
+        for segment in tables[0]["segments"].as_array_mut().unwrap() {
+            let checksum = segment["checksums"]["xxh3_64"].take();
+            assert_eq!(checksum.as_str().unwrap().len(), 16);
+        }
+        (header, tables)
+    };
+    assert_eq!(header(&example), header(std::str::from_utf8(&bytes[8..8 + length]).unwrap()));
+}

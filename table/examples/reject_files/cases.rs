@@ -87,8 +87,11 @@ fn whole(json: &str, data: &[u8]) -> Vec<u8> {
 
 /// The source of the sound file: a table `t` of 20 rows of 36 values.
 pub(crate) fn input() -> Vec<u8> {
-    let value = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0;
-    let data: Vec<u8> = (0..20 * 36).flat_map(|i| value(i + 1).to_le_bytes()).collect();
+    let value = |i: u32| {
+        let mixed = XxHash3_64::oneshot(&i.to_le_bytes()) >> 40;
+        mixed as f32 / (1 << 23) as f32 - 1.0
+    };
+    let data: Vec<u8> = (0..20 * 36).flat_map(|i| value(i).to_le_bytes()).collect();
     let json = json!({ "t": { "dtype": "F32", "shape": [20, 36], "data_offsets": [0, data.len()] } });
     whole(&json.to_string(), &data)
 }

@@ -9,6 +9,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
 
 /// A folder of its own for a test.
+#[derive(Debug)]
 pub(crate) struct Folder(TempDir);
 
 impl Folder {

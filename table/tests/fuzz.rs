@@ -1,0 +1,204 @@
+//! Mutated table files and safetensors inputs: whatever they hold, they are refused or read, without a panic.
+//!
+//! Runs for `CONDPROG_FUZZ_SECONDS` (2 by default) from a seed, `CONDPROG_FUZZ_SEED` (of the time by default), which it
+//! prints. An input that fails is written to the target folder.
+
+#[allow(dead_code, reason = "only the sound file is of use here")]
+#[path = "../examples/reject_files/cases.rs"]
+mod cases;
+mod common;
+
+use std::env;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use common::{Folder, Seeded, compress, f32_bytes, options, rows, write};
+use condprog_core::{Decoder, Missing, Output, Table};
+use condprog_cpu::CpuDecoder;
+use condprog_table::source::{RowSource, SourceFile};
+use condprog_table::{DecompressOptions, RestoredDtype, TableFile, VerifyOptions, decompress, inspect, quiet, verify};
+use safetensors::tensor::Dtype;
+
+/// Does everything a reader can do with a table file.
+fn read_table(bytes: &[u8], folder: &Folder) -> bool {
+    let Ok(file) = TableFile::from_bytes("fuzz", bytes.to_vec()) else { return false };
+    let report = verify(&file, None, &VerifyOptions::default(), &quiet).unwrap();
+    assert_eq!(report.tables.len(), file.tables().len());
+    inspect(&file);
+    for table in file.tables() {
+        let segments = file.segments(&table.name).unwrap();
+        let decoder = CpuDecoder::new(Table::new(&segments).unwrap()).unwrap();
+        let shape = decoder.shape();
+        assert_eq!((shape.rows, shape.dim), (table.rows, table.dim));
+        let ids = [0, shape.rows as i64 - 1, -1, i64::MAX, shape.rows as i64];
+        let mut out = vec![0; ids.len() * shape.dim as usize];
+        decoder.decode(&ids, Missing::Zero, Output::Bf16(&mut out)).unwrap();
+        for (index, segment) in table.segments.iter().enumerate() {
+            let _ = file.check_block(&table.name, index, segment.blocks() - 1);
+        }
+    }
+    let output = folder.path("restored");
+    for dtype in [RestoredDtype::F16, RestoredDtype::Source] {
+        let options = DecompressOptions { dtype, force: true, ..Default::default() };
+        if decompress(&file, &output, &options, &quiet).is_ok() {
+            let tensors = file.tables().len();
+            assert!(SourceFile::open(&output).unwrap().header().tensors.len() >= tensors);
+        }
+    }
+    true
+}
+
+/// Does everything a reader can do with a source file, and compresses the first rows of each table.
+fn read_source(bytes: &[u8], folder: &Folder) -> bool {
+    let path = folder.path("input");
+    fs::write(&path, bytes).unwrap();
+    let Ok(file) = SourceFile::open(&path) else { return false };
+    let _ = file.select(&["*".into()]);
+    for tensor in &file.header().tensors {
+        let Ok(mut table) = file.table(&tensor.name) else { continue };
+        let rows = table.info().rows.min(3) as usize;
+        let raw = table.read(0, rows).unwrap();
+        let mut out = vec![0.0; rows * raw.dim];
+        raw.to_f32(0..rows, &mut out);
+        assert!(table.info().bytes() < bytes.len() as u64);
+    }
+    true
+}
+
+/// Changes a few things: bytes anywhere, numbers and words in the header, in and out of the list of tables, the length
+/// of the header, the length of the file.
+fn mutate(file: &[u8], random: &mut Seeded) -> Vec<u8> {
+    let mut bytes = file.to_vec();
+    let header = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let mut json = String::from_utf8(file[8..8 + header].to_vec()).unwrap();
+    let mut data = file[8 + header..].to_vec();
+    for _ in 0..1 + random.next() % 3 {
+        match random.next() % 8 {
+            0..4 => json = mutate_json(&json, random),
+            4 => {
+                let at = below(random, data.len().max(1));
+                if let Some(byte) = data.get_mut(at) {
+                    *byte ^= 1 << (random.next() % 8);
+                }
+            }
+            5 => data.truncate(below(random, data.len() + 1)),
+            6 => data.extend_from_within(..below(random, data.len() + 1)),
+            _ => {
+                let at = below(random, bytes.len());
+                bytes[at] = random.next() as u8;
+                return bytes;
+            }
+        }
+    }
+    let length = match random.next() % 32 {
+        0 => random.next() % 4096,
+        _ => json.len() as u64,
+    };
+    [&length.to_le_bytes(), json.as_bytes(), &data].concat()
+}
+
+fn below(random: &mut Seeded, end: usize) -> usize {
+    (random.next() % end as u64) as usize
+}
+
+/// Replaces, doubles or removes one token.
+fn mutate_json(json: &str, random: &mut Seeded) -> String {
+    let tokens = tokens(json);
+    let Some(&(start, end)) = tokens.get(below(random, tokens.len().max(1))) else { return json.into() };
+    let token = &json[start..end];
+    let other = |random: &mut Seeded| {
+        let &(start, end) = &tokens[below(random, tokens.len())];
+        json[start..end].to_string()
+    };
+    let number = token.parse::<u64>();
+    let replacement = match (number, random.next() % 8) {
+        (Ok(number), 0) => number.wrapping_add(1).to_string(),
+        (Ok(number), 1) => number.wrapping_sub(1).to_string(),
+        (Ok(number), 2) => number.wrapping_mul(1 + random.next() % 4).to_string(),
+        (Ok(_), 3) => {
+            let edges = [0, 1, 255, 1 << 31, 1 << 32, 1 << 60, 1 << 63, u64::MAX - 7, u64::MAX];
+            edges[below(random, edges.len())].to_string()
+        }
+        (Ok(_), 4) => "-1".into(),
+        (_, 5) => String::new(),
+        (_, 6) => format!("{token}{token}"),
+        _ => other(random),
+    };
+    format!("{}{replacement}{}", &json[..start], &json[end..])
+}
+
+/// Runs of letters and digits, and single other characters.
+fn tokens(json: &str) -> Vec<(usize, usize)> {
+    let mut tokens: Vec<(usize, usize)> = Vec::new();
+    let mut in_word = false;
+    for (at, character) in json.char_indices() {
+        let word = character.is_ascii_alphanumeric() || "_#.-".contains(character);
+        match tokens.last_mut() {
+            Some((_, end)) if word && in_word => *end = at + 1,
+            _ => tokens.push((at, at + character.len_utf8())),
+        }
+        in_word = word;
+    }
+    tokens
+}
+
+fn seeds(folder: &Folder) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    let input = folder.path("seed");
+    let table = |options| {
+        compress(&input, &folder.path("table"), &options).unwrap();
+        fs::read(folder.path("table")).unwrap()
+    };
+    let force = |block| condprog_table::CompressOptions { force: true, ..options(block) };
+    fs::write(&input, cases::input()).unwrap();
+    let mut sources = vec![cases::input()];
+    let mut tables = vec![table(cases::options())];
+    let values = rows(6, 64, 1);
+    write(
+        &input,
+        &[
+            ("a.weight", Dtype::F8_E4M3, vec![3, 64], vec![0x38; 192]),
+            ("a.scale", Dtype::F8_E8M0, vec![3, 2], vec![120; 6]),
+            ("b", Dtype::BF16, vec![4, 16], vec![0; 128]),
+            ("c", Dtype::F32, vec![6, 64], f32_bytes(&values)),
+            ("d", Dtype::I64, vec![2], vec![0; 16]),
+        ],
+    );
+    sources.push(fs::read(&input).unwrap());
+    tables.push(table(force(2)));
+    (tables, sources)
+}
+
+#[test]
+fn mutated_files_never_panic() {
+    let seconds = env::var("CONDPROG_FUZZ_SECONDS").map_or(2, |text| text.parse().expect("a number of seconds"));
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = env::var("CONDPROG_FUZZ_SEED").map_or(time, |text| text.parse().expect("a number"));
+    println!("CONDPROG_FUZZ_SEED={seed}");
+    let folder = Folder::new();
+    let (tables, sources) = seeds(&folder);
+    assert!(tables.iter().all(|bytes| read_table(bytes, &folder)));
+    assert!(sources.iter().all(|bytes| read_source(bytes, &folder)));
+    let mut random = Seeded(seed);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (mut count, mut opened) = ([0u64; 2], [0u64; 2]);
+    while Instant::now() < end {
+        let kind = below(&mut random, 2);
+        let (seeds, read): (_, fn(&[u8], &Folder) -> bool) =
+            if kind == 0 { (&tables, read_table) } else { (&sources, read_source) };
+        let bytes = mutate(&seeds[below(&mut random, seeds.len())], &mut random);
+        match catch_unwind(AssertUnwindSafe(|| read(&bytes, &folder))) {
+            Ok(ok) => opened[kind] += u64::from(ok),
+            Err(_) => {
+                let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{kind}-{seed}"));
+                fs::write(&path, bytes).unwrap();
+                panic!("seed {seed}, input {}: kept as {}", count[0] + count[1], path.display());
+            }
+        }
+        count[kind] += 1;
+    }
+    println!("{} table files, {} opened; {} sources, {} opened", count[0], opened[0], count[1], opened[1]);
+    // A mutator that breaks everything, or nothing, would find nothing.
+    assert!((0..2).all(|kind| opened[kind] > 0 && opened[kind] < count[kind]));
+}
