@@ -1,0 +1,67 @@
+//! Every level decodes every record to the bits of the reference decoder.
+
+use condprog_core::{Decoder, Layout, Missing, Output, Rate, ReferenceDecoder, Segment, Table};
+use condprog_cpu::{CpuDecoder, Level};
+
+fn bytes(count: usize, mut seed: u64) -> Vec<u8> {
+    (0..count)
+        .map(|_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed >> 32) as u8
+        })
+        .collect()
+}
+
+/// Random records: any bytes are valid ones, every scale and padding bit included.
+fn check(layouts: &[Layout], rows: u64) {
+    let records: Vec<Vec<u8>> =
+        (1..).zip(layouts).map(|(seed, layout)| bytes(rows as usize * layout.record_bytes(), seed)).collect();
+    let segments: Vec<_> =
+        layouts.iter().zip(&records).map(|(&layout, records)| Segment { rows, layout, records }).collect();
+    let table = Table::new(&segments).unwrap();
+    let total = rows as i64 * layouts.len() as i64;
+    let ids: Vec<i64> =
+        (-1..=total).chain([i64::MIN, i64::MAX, 0, 0]).chain((0..700).map(|i| i * 37 % total)).collect();
+    let values = ids.len() * layouts[0].dim() as usize;
+    let reference = ReferenceDecoder::new(table);
+    let (mut bf16, mut f16, mut f32s) = (vec![1; values], vec![1; values], vec![1.0; values]);
+    reference.decode(&ids, Missing::Zero, Output::Bf16(&mut bf16)).unwrap();
+    reference.decode(&ids, Missing::Zero, Output::F16(&mut f16)).unwrap();
+    reference.decode(&ids, Missing::Zero, Output::F32(&mut f32s)).unwrap();
+    let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+    for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
+        let decoder = CpuDecoder::with_level(table, level).unwrap();
+        assert_eq!(decoder.level(), level);
+        let (mut half, mut single) = (vec![1; values], vec![1.0; values]);
+        decoder.decode(&ids, Missing::Zero, Output::Bf16(&mut half)).unwrap();
+        assert!(half == bf16, "{level} bf16 {layouts:?}");
+        decoder.decode(&ids, Missing::Zero, Output::F16(&mut half)).unwrap();
+        assert!(half == f16, "{level} f16 {layouts:?}");
+        decoder.decode(&ids, Missing::Zero, Output::F32(&mut single)).unwrap();
+        assert!(bits(&single) == bits(&f32s), "{level} f32 {layouts:?}");
+    }
+}
+
+#[test]
+fn every_rate_and_many_widths() {
+    for rate in Rate::all() {
+        for dim in [4, 8, 16, 20, 31, 32, 33, 36, 64, 96, 100, 128, 160, 250, 256, 384, 512, 1024] {
+            if let Ok(layout) = Layout::new(dim, rate) {
+                check(&[layout], 19);
+            }
+        }
+    }
+}
+
+#[test]
+fn wide_rows() {
+    check(&[Layout::new(8192, Rate::MAX).unwrap()], 2);
+}
+
+#[test]
+fn segments_of_different_rates() {
+    let layouts: Vec<_> = Rate::all().map(|rate| Layout::new(160, rate).unwrap()).collect();
+    check(&layouts, 7);
+}
