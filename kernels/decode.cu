@@ -120,7 +120,6 @@ static __constant__ u8 LEVELS[128] = {
 
 #define ALL_LANES 0xffffffffu
 #define TABLE_WORDS (256 * WARP)
-#define STAGE_WORDS (BLOCK * CHUNK)
 
 // ---- The program: table of signed levels, one value ----
 
@@ -133,10 +132,10 @@ __device__ __forceinline__ void fill_table(u32 (&table)[TABLE_WORDS]) {
     }
 }
 
-// Binary32 bits of the signed level of the state in bits 15..0 of `x`; bits above them do not matter. `variant` is
-// v << 11. Only lane `lane` may pass its number.
-__device__ __forceinline__ u32 signed_level(const u32 (&table)[TABLE_WORDS], u32 lane, u32 x, u32 variant) {
-    u32 half_hash = x * x + ((x >> 1) + variant);
+// Binary32 bits of the signed level of the state in bits 15..0 of `x`, with the variant in bits 14..11 of `scale`.
+// Bits above them do not matter.
+__device__ __forceinline__ u32 signed_level(const u32 (&table)[TABLE_WORDS], u32 lane, u32 x, u32 scale) {
+    u32 half_hash = x * x + ((x >> 1) + scale);
     return table[((half_hash & 0x7f80) | lane << 2) >> 2];
 }
 
@@ -146,24 +145,21 @@ __device__ __forceinline__ u32 state_at(u32 high, u32 low, u32 at) {
     return at <= STATE_BITS ? high >> (STATE_BITS - at) : __funnelshift_l(low, high, at - STATE_BITS);
 }
 
-// ---- Output formats: `scale` is made once per group, then values in pairs ----
+// ---- Scales ----
 
-__device__ __forceinline__ bool is_zero_row(u32 field) { return (field & 0xfff) == 0; }
-__device__ __forceinline__ u32 variant_of(u32 field) { return field >> 1 & 0x7800; }
-
-// Binary32 bits of alpha: its exponent and mantissa fields moved to their places.
-__device__ __forceinline__ u32 alpha_bits(u32 field) {
-    u32 bits = ((field & 0xfff) << (23 - MANTISSA_BITS)) + ((127 - EXPONENT_BIAS) << 23);
-    return is_zero_row(field) ? 0 : bits;
+// A scale field as the rows need it: the binary32 bits of alpha, which end in zeros, and among those v << 11.
+__device__ __forceinline__ u32 scale_word(u32 field) {
+    const u32 exponent_and_mantissa = field & 0xfff;
+    const u32 alpha = (exponent_and_mantissa << (23 - MANTISSA_BITS)) + ((127 - EXPONENT_BIAS) << 23);
+    return (exponent_and_mantissa ? alpha : 0) | (field >> 1 & 0x7800);
 }
+
+// ---- Output formats: values in pairs ----
 
 struct Bf16 {
     static constexpr u32 SIZE = 2;
-    u32 alpha; // twice, alpha has 7 significant bits and bf16 has 8
-    __device__ __forceinline__ explicit Bf16(u32 field) {
-        u32 bits = alpha_bits(field);
-        alpha = bits | bits >> 16;
-    }
+    u32 alpha; // twice; alpha has 7 significant bits and bf16 has 8
+    __device__ __forceinline__ explicit Bf16(u32 scale) : alpha(permute(scale, 0, 0x3232)) {}
     __device__ __forceinline__ void pair(u32 first, u32 second, u32* words) const {
         words[0] = fma_bf16x2(alpha, permute(first, second, 0x7632), 0);
     }
@@ -172,7 +168,7 @@ struct Bf16 {
 struct F16 {
     static constexpr u32 SIZE = 2;
     float alpha;
-    __device__ __forceinline__ explicit F16(u32 field) : alpha(__uint_as_float(alpha_bits(field))) {}
+    __device__ __forceinline__ explicit F16(u32 scale) : alpha(__uint_as_float(scale & 0xffff0000)) {}
     __device__ __forceinline__ void pair(u32 first, u32 second, u32* words) const {
         words[0] = pack_f16x2(__fmaf_rn(alpha, __uint_as_float(second), 0.0f),
                               __fmaf_rn(alpha, __uint_as_float(first), 0.0f));
@@ -182,7 +178,7 @@ struct F16 {
 struct F32 {
     static constexpr u32 SIZE = 4;
     float alpha;
-    __device__ __forceinline__ explicit F32(u32 field) : alpha(__uint_as_float(alpha_bits(field))) {}
+    __device__ __forceinline__ explicit F32(u32 scale) : alpha(__uint_as_float(scale & 0xffff0000)) {}
     __device__ __forceinline__ void pair(u32 first, u32 second, u32* words) const {
         words[0] = __float_as_uint(__fmaf_rn(alpha, __uint_as_float(first), 0.0f));
         words[1] = __float_as_uint(__fmaf_rn(alpha, __uint_as_float(second), 0.0f));
@@ -191,16 +187,19 @@ struct F32 {
 
 // ---- Rows ----
 
-// Where a row is stored.
-struct Place {
-    u64 record; // address; 0 for a row of zeros
-    u32 rate;
-};
+// What rows of zeros are read from by the kernels of the common layouts: a zero code and a zero scale.
+static __device__ const u32 ZEROS[WARP] = {0};
 
 __device__ __forceinline__ i64 read_id(const Request& request, u64 position) {
     if (request.id_bytes == 8) return __ldg((const i64*)request.ids + position);
     return __ldg((const i32*)request.ids + position);
 }
+
+// Where a row is stored.
+struct Place {
+    u64 record; // address; 0 for a row of zeros
+    u32 rate;
+};
 
 __device__ __forceinline__ Place locate(const Request& request, u64 position, i64 id) {
     // A negative id is above every row count as an unsigned number.
@@ -220,10 +219,10 @@ __device__ __forceinline__ Place locate(const Request& request, u64 position, i6
     return {(u64)(size_t)segment->records + row * segment->record_bytes, segment->rate};
 }
 
-// The work of one warp: chunks `chunk`, `chunk + step`, ... below `chunks`.
+// The work of one warp: chunks of rows that start at `first`, `first + step`, ... below the request's count.
 struct Share {
     u32 lane, warp;
-    u64 chunk, chunks, step;
+    u64 first, step;
 };
 
 __device__ __forceinline__ Share share_of(const Request& request) {
@@ -232,30 +231,25 @@ __device__ __forceinline__ Share share_of(const Request& request) {
     // Through a shuffle, so that the compiler sees that a warp does not diverge.
     share.warp = __shfl_sync(ALL_LANES, threadIdx.x / WARP, 0);
     const u32 warps = blockDim.x / WARP;
-    share.chunk = (u64)blockIdx.x * warps + share.warp;
-    share.step = (u64)gridDim.x * warps;
-    share.chunks = (request.count + ((1u << request.chunk_log2) - 1)) >> request.chunk_log2;
+    share.first = ((u64)blockIdx.x * warps + share.warp) << request.chunk_log2;
+    share.step = ((u64)gridDim.x * warps) << request.chunk_log2;
     return share;
 }
 
-__device__ __forceinline__ u32 rows_of_chunk(const Request& request, u64 chunk) {
+// Rows of the chunk that starts at `first`, 0 beyond the end of the request.
+__device__ __forceinline__ u32 rows_from(const Request& request, u64 first) {
     const u32 most = 1u << request.chunk_log2;
-    const u64 left = request.count - (chunk << request.chunk_log2);
-    return left < most ? (u32)left : most;
+    if (first + most <= request.count) return most;
+    return first < request.count ? (u32)(request.count - first) : 0;
 }
 
-// Whether lane `lane` stands for a row of the chunk.
-__device__ __forceinline__ bool has_row(const Request& request, u64 chunk, u32 lane) {
-    return lane < 1u << request.chunk_log2 && (chunk << request.chunk_log2) + lane < request.count;
+__device__ __forceinline__ i64 read_id_of(const Request& request, u64 first, u32 rows, u32 lane) {
+    return lane < rows ? read_id(request, first + lane) : 0;
 }
 
-__device__ __forceinline__ i64 read_id_in_chunk(const Request& request, u64 chunk, u32 lane) {
-    return has_row(request, chunk, lane) ? read_id(request, (chunk << request.chunk_log2) + lane) : 0;
-}
-
-__device__ __forceinline__ Place locate_in_chunk(const Request& request, u64 chunk, u32 lane, i64 id) {
-    if (!has_row(request, chunk, lane)) return {0, 4};
-    return locate(request, (chunk << request.chunk_log2) + lane, id);
+__device__ __forceinline__ Place locate_row_of(const Request& request, u64 first, u32 rows, u32 lane, i64 id) {
+    if (lane < rows) return locate(request, first + lane, id);
+    return {0, 4};
 }
 
 __device__ __forceinline__ u64 shuffle(u64 value, u32 lane) {
@@ -277,94 +271,114 @@ template <u32 RATE, u32 DIM> struct Layout {
 // One chunk of records on their way from memory.
 struct Flight {
     u32 words[CHUNK]; // of record j the word that is this lane's
-    i32 skew;         // of the record of the row that is this lane's: its offset in its first word, -1 if there is none
+    u32 turn;         // of the record of this lane's row: by how many bytes it misses a word, in each of four nibbles
 };
 
-template <class L> __device__ __forceinline__ Flight load_chunk(Place place, u32 lane) {
+template <u32 RECORD> __device__ __forceinline__ Flight load_chunk(Place place, u32 lane) {
     Flight flight;
-    flight.skew = place.record ? (i32)(place.record & 3) : -1;
-    const u64 words = place.record & ~3ull;
-    // A lane loads when the record reaches into its word.
-    const i32 reach = 4 * (i32)lane - (i32)L::RECORD;
-    const i32 least = reach < 0 ? 0 : reach + 1;
+    const u64 record = place.record ? place.record : (u64)(size_t)ZEROS;
+    const u64 word = record & ~3ull;
+    flight.turn = (u32)(record & 3) * 0x1111;
+    // A lane loads when the record reaches into its word: always, from some offset on, or never.
+    const u32 least = 4 * lane < RECORD ? 0 : (4 * lane - RECORD + 1) * 0x1111;
 #pragma unroll
     for (u32 j = 0; j < CHUNK; j++) {
-        const u32* record = (const u32*)(size_t)shuffle(words, j) + lane;
-        flight.words[j] = __shfl_sync(ALL_LANES, flight.skew, j) >= least ? __ldg(record) : 0;
+        const u32* own = (const u32*)(size_t)shuffle(word, j) + lane;
+        flight.words[j] = __shfl_sync(ALL_LANES, flight.turn, j) >= least ? __ldg(own) : 0;
     }
     return flight;
 }
 
 // Lays a chunk down in shared memory, a word per lane and record: code words with their first bit on top, then the
-// scale field in the low half of a word; what follows is never read.
-__device__ __forceinline__ void stage_chunk(const Flight& flight, u32 words, u32 (&stage)[STAGE_WORDS], u32 base,
-                                            u32 lane) {
+// scale. What follows is never read.
+__device__ __forceinline__ void stage_chunk(const Flight& flight, u32 words, u32* stage, u32 lane) {
     const u32 order = lane == words ? 0x0010 : 0x0123;
 #pragma unroll
     for (u32 j = 0; j < CHUNK; j++) {
-        u32 skew = (u32)__shfl_sync(ALL_LANES, flight.skew, j) & 3;
+        u32 turn = __shfl_sync(ALL_LANES, flight.turn, j);
         u32 next = __shfl_down_sync(ALL_LANES, flight.words[j], 1);
-        stage[base + j * WARP + lane] = permute(flight.words[j], next, order + skew * 0x1111);
+        stage[j * WARP + lane] = permute(flight.words[j], next, order + turn);
     }
+    __syncwarp();
+    // The scale of record j is lane j's to prepare.
+    if (lane < CHUNK) {
+        u32* scale = &stage[lane * WARP + words];
+        *scale = scale_word(*scale);
+    }
+    __syncwarp();
 }
 
 template <u32 RATE, u32 DIM, class OUT>
-__device__ __forceinline__ void decode_chunk(const u32 (&table)[TABLE_WORDS], const u32 (&stage)[STAGE_WORDS],
-                                             u32 base, u32 lane, u32 rows, u8* out) {
+__device__ __forceinline__ void decode_chunk(const u32 (&table)[TABLE_WORDS], const u32* stage, u32 lane, u32 rows,
+                                             u8* out) {
     constexpr u32 WORDS = Layout<RATE, DIM>::WORDS, GROUP = 16 / OUT::SIZE, GROUPS = DIM / GROUP;
     static_assert(DIM % GROUP == 0, "rows are whole groups");
+    const u32 steps = (rows * GROUPS + WARP - 1) / WARP;
+    out += 16 * lane;
 #pragma unroll 1
-    for (u32 step = 0; step * WARP < rows * GROUPS; step++) {
-        const u32 item = step * WARP + lane, row = item / GROUPS;
-        if (row >= rows) return;
-        const u32 bit = item % GROUPS * (GROUP * RATE / 4), word = bit / 32, shift = bit % 32;
-        const u32 code = base + row * WARP;
-        const u32 first = stage[code + word];
-        const u32 second = stage[code + (word + 1 == WORDS ? 0 : word + 1)]; // the code is cyclic
+    for (u32 step = 0; step < steps; step++, out += 16 * WARP) {
+        u32 row, group;
+        if constexpr (GROUPS % WARP == 0) { // a step lies within a row
+            row = step / (GROUPS / WARP);
+            group = step % (GROUPS / WARP) * WARP + lane;
+        } else {
+            row = (step * WARP + lane) / GROUPS;
+            group = (step * WARP + lane) % GROUPS;
+            if (row >= rows) return;
+        }
+        const u32 bit = group * (GROUP * RATE / 4), word = bit / 32, shift = bit % 32;
+        const u32* code = stage + row * WARP;
+        const u32 first = code[word];
+        const u32 second = code[word + 1 == WORDS ? 0 : word + 1]; // the code is cyclic
+        const u32 scale = code[WORDS];
         const u32 high = __funnelshift_l(second, first, shift), low = second << shift;
-        const u32 field = stage[code + WORDS];
-        const OUT output(field);
-        const u32 variant = variant_of(field);
+        const OUT output(scale);
         u32 words[4];
 #pragma unroll
         for (u32 j = 0; j < GROUP; j += 2) {
-            u32 a = signed_level(table, lane, state_at(high, low, j * RATE / 4), variant);
-            u32 b = signed_level(table, lane, state_at(high, low, (j + 1) * RATE / 4), variant);
+            u32 a = signed_level(table, lane, state_at(high, low, j * RATE / 4), scale);
+            u32 b = signed_level(table, lane, state_at(high, low, (j + 1) * RATE / 4), scale);
             output.pair(a, b, &words[j * OUT::SIZE / 4]);
         }
-        *(uint4*)(out + 16 * (u64)item) = make_uint4(words[0], words[1], words[2], words[3]);
+        *(uint4*)out = make_uint4(words[0], words[1], words[2], words[3]);
     }
 }
 
 template <u32 RATE, u32 DIM, class OUT>
 __device__ __forceinline__ void decode_common(const Request& request, u32 (&table)[TABLE_WORDS],
-                                              u32 (&stage)[STAGE_WORDS]) {
+                                              u32 (&stages)[BLOCK / WARP][CHUNK * WARP]) {
     typedef Layout<RATE, DIM> L;
     const Share share = share_of(request);
-    const u32 lane = share.lane, base = share.warp * CHUNK * WARP;
-    u64 chunk = share.chunk;
+    const u32 lane = share.lane;
+    u32* stage = stages[share.warp];
+    u64 first = share.first;
+    u32 rows = rows_from(request, first);
 
     // The first ids travel while the table is written.
-    i64 id = read_id_in_chunk(request, chunk, lane);
+    i64 id = read_id_of(request, first, rows, lane);
     fill_table(table);
     __syncthreads();
-    if (chunk >= share.chunks) return;
+    if (rows == 0) return;
 
-    Flight flight = load_chunk<L>(locate_in_chunk(request, chunk, lane, id), lane);
-    id = read_id_in_chunk(request, chunk + share.step, lane);
+    u64 next = first + share.step;
+    u32 next_rows = rows_from(request, next);
+    Flight flight = load_chunk<L::RECORD>(locate_row_of(request, first, rows, lane, id), lane);
+    id = read_id_of(request, next, next_rows, lane);
     while (true) {
-        stage_chunk(flight, L::WORDS, stage, base, lane);
-        __syncwarp();
-        const u64 next = chunk + share.step;
-        if (next < share.chunks) {
-            flight = load_chunk<L>(locate_in_chunk(request, next, lane, id), lane);
-            id = read_id_in_chunk(request, next + share.step, lane);
+        stage_chunk(flight, L::WORDS, stage, lane);
+        u8* out = (u8*)request.out + first * (DIM * OUT::SIZE);
+        const u32 now = rows;
+        first = next;
+        rows = next_rows;
+        if (rows) {
+            flight = load_chunk<L::RECORD>(locate_row_of(request, first, rows, lane, id), lane);
+            next = first + share.step;
+            next_rows = rows_from(request, next);
+            id = read_id_of(request, next, next_rows, lane);
         }
-        u8* out = (u8*)request.out + (chunk << request.chunk_log2) * (DIM * OUT::SIZE);
-        decode_chunk<RATE, DIM, OUT>(table, stage, base, lane, rows_of_chunk(request, chunk), out);
-        if (next >= share.chunks) return;
+        decode_chunk<RATE, DIM, OUT>(table, stage, lane, now, out);
+        if (!rows) return;
         __syncwarp();
-        chunk = next;
     }
 }
 
@@ -396,18 +410,15 @@ __device__ __forceinline__ u64 window(const Words& words, u64 record, u32 bit) {
     return (u64)__funnelshift_l(b, a, shift) << 32 | __funnelshift_l(c, b, shift);
 }
 
-__device__ __forceinline__ u64 first_bits(u64 bits, u32 count) {
-    return count >= 64 ? bits : bits & ~(~0ull >> count);
-}
+__device__ __forceinline__ u64 first_bits(u64 bits, u32 count) { return bits & ~(~0ull >> count); }
 
-// The same with the start of the code after its end, as often as it takes.
+// The same with the start of the code after its end. Once is enough: a code has 16 bits or more, and the last value of a
+// row starts before its end.
 __device__ __forceinline__ u64 cyclic_window(u64 bits, u64 record, u32 code_bits, u32 bit) {
-    u32 filled = code_bits - bit;
-    if (filled >= 44) return bits;
-    u64 head = first_bits(window(load_words(record, (code_bits + 7) / 8, 0), record, 0), code_bits < 44 ? code_bits : 44);
-    bits = first_bits(bits, filled);
-    for (; filled < 44; filled += code_bits) bits |= head >> filled;
-    return bits;
+    const u32 left = code_bits - bit;
+    if (left >= 44) return bits;
+    u64 head = window(load_words(record, (code_bits + 7) / 8, 0), record, 0);
+    return first_bits(bits, left) | head >> left;
 }
 
 // Up to GROUP values at `out`, with the widest stores that alignment and length allow.
@@ -425,7 +436,7 @@ __device__ __forceinline__ void store_group(u8* out, bool aligned, u32 values, c
     }
 }
 
-#define ANY_CHUNK 4
+#define ANY_CHUNK 2
 
 template <class OUT>
 __device__ __forceinline__ void decode_any(const Request& request, u32 (&table)[TABLE_WORDS]) {
@@ -438,39 +449,39 @@ __device__ __forceinline__ void decode_any(const Request& request, u32 (&table)[
     fill_table(table);
     __syncthreads();
 
-    for (u64 chunk = share.chunk; chunk < share.chunks; chunk += share.step) {
-        const Place own = locate_in_chunk(request, chunk, lane, read_id_in_chunk(request, chunk, lane));
-        const u32 rows = rows_of_chunk(request, chunk);
+    for (u64 first = share.first; first < request.count; first += share.step) {
+        const u32 rows = rows_from(request, first);
+        const Place own =
+            locate_row_of(request, first, rows, lane, read_id_of(request, first, rows, lane));
 #pragma unroll 1
         for (u32 done = 0; done < rows; done += ANY_CHUNK) {
             // The first group of each lane, for several rows at once.
             Words ahead[ANY_CHUNK];
-            u32 fields[ANY_CHUNK], rates[ANY_CHUNK];
+            u32 scales[ANY_CHUNK], rates[ANY_CHUNK];
             u64 records[ANY_CHUNK];
 #pragma unroll
             for (u32 j = 0; j < ANY_CHUNK; j++) {
                 records[j] = shuffle(own.record, (done + j) % WARP);
                 rates[j] = __shfl_sync(ALL_LANES, own.rate, (done + j) % WARP);
-                fields[j] = 0;
+                scales[j] = 0;
                 ahead[j] = {{0, 0, 0}};
                 if (!records[j]) continue;
                 u32 code_bytes = (request.dim * rates[j] / 4 + 7) / 8;
                 const u8* scale = (const u8*)(size_t)(records[j] + code_bytes);
-                fields[j] = __ldg(scale) | (u32)__ldg(scale + 1) << 8;
+                scales[j] = scale_word(__ldg(scale) | (u32)__ldg(scale + 1) << 8);
                 if (lane < groups) ahead[j] = load_words(records[j], code_bytes, lane * (GROUP * rates[j] / 4));
             }
 #pragma unroll
             for (u32 j = 0; j < ANY_CHUNK; j++) {
                 if (done + j >= rows) break;
                 const u32 rate = rates[j], code_bits = request.dim * rate / 4;
-                const OUT output(fields[j]);
-                const u32 variant = variant_of(fields[j]);
-                u8* out = (u8*)request.out + ((chunk << request.chunk_log2) + done + j) * row_bytes;
+                const OUT output(scales[j]);
+                u8* out = (u8*)request.out + (first + done + j) * row_bytes;
 #pragma unroll 1
                 for (u32 group = lane; group < groups; group += WARP) {
                     u32 bit = group * (GROUP * rate / 4);
                     u64 bits = 0;
-                    if (!is_zero_row(fields[j])) {
+                    if (records[j]) {
                         Words words = ahead[j];
                         if (group != lane) words = load_words(records[j], (code_bits + 7) / 8, bit);
                         bits = cyclic_window(window(words, records[j], bit), records[j], code_bits, bit);
@@ -478,8 +489,8 @@ __device__ __forceinline__ void decode_any(const Request& request, u32 (&table)[
                     u32 high = (u32)(bits >> 32), low = (u32)bits, words[4];
 #pragma unroll
                     for (u32 k = 0; k < GROUP; k += 2) {
-                        u32 a = signed_level(table, lane, state_at(high, low, k * rate / 4), variant);
-                        u32 b = signed_level(table, lane, state_at(high, low, (k + 1) * rate / 4), variant);
+                        u32 a = signed_level(table, lane, state_at(high, low, k * rate / 4), scales[j]);
+                        u32 b = signed_level(table, lane, state_at(high, low, (k + 1) * rate / 4), scales[j]);
                         output.pair(a, b, &words[k * OUT::SIZE / 4]);
                     }
                     u32 left = request.dim - group * GROUP;
@@ -495,8 +506,8 @@ __device__ __forceinline__ void decode_any(const Request& request, u32 (&table)[
 #define COMMON(NAME, RATE, DIM, OUT)                                                                                  \
     extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS_PER_SM) NAME(const Request request) {                  \
         __shared__ __align__(16) u32 table[TABLE_WORDS];                                                              \
-        __shared__ u32 stage[STAGE_WORDS];                                                                            \
-        decode_common<RATE, DIM, OUT>(request, table, stage);                                                         \
+        __shared__ u32 stages[BLOCK / WARP][CHUNK * WARP];                                                            \
+        decode_common<RATE, DIM, OUT>(request, table, stages);                                                        \
     }
 
 #define COMMON_LAYOUTS(SUFFIX, OUT)                                                                                   \
@@ -507,7 +518,7 @@ __device__ __forceinline__ void decode_any(const Request& request, u32 (&table)[
     COMMON(decode_r12_d256_##SUFFIX, 12, 256, OUT)
 
 #define ANY(NAME, OUT)                                                                                                \
-    extern "C" __global__ void __launch_bounds__(BLOCK, 2) NAME(const Request request) {                              \
+    extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS_PER_SM) NAME(const Request request) {                  \
         __shared__ __align__(16) u32 table[TABLE_WORDS];                                                              \
         decode_any<OUT>(request, table);                                                                              \
     }

@@ -21,6 +21,8 @@ pub const COMPUTE_CAPABILITY: (u32, u32) = (9, 0);
 pub const WARP: u32 = 32;
 /// Most threads of a block, and how many the backend launches.
 pub const BLOCK: u32 = 512;
+/// Blocks that a multiprocessor of compute capability 9.0 holds at once, by the kernels' launch bounds.
+pub const BLOCKS_PER_PROCESSOR: u32 = 3;
 /// Most rows that a warp takes at a time.
 pub const CHUNK: u32 = 8;
 
@@ -75,27 +77,24 @@ pub struct Kernel {
     pub dtype: Dtype,
     /// Quarter bits per value and values per row of a common layout; `None` for the kernel of any layout.
     pub layout: Option<(u32, u32)>,
-    /// Blocks that a multiprocessor can hold: what the kernel's launch bounds promise.
-    pub blocks_per_processor: u32,
 }
 
 macro_rules! kernels {
     ($(($suffix:literal, $dtype:ident)),*) => {
         [$(
-            kernels!(@ "decode_r8_d160_", $suffix, $dtype, Some((8, 160)), 3),
-            kernels!(@ "decode_r6_d256_", $suffix, $dtype, Some((6, 256)), 3),
-            kernels!(@ "decode_r8_d256_", $suffix, $dtype, Some((8, 256)), 3),
-            kernels!(@ "decode_r10_d256_", $suffix, $dtype, Some((10, 256)), 3),
-            kernels!(@ "decode_r12_d256_", $suffix, $dtype, Some((12, 256)), 3),
-            kernels!(@ "decode_any_", $suffix, $dtype, None, 2),
+            kernels!(@ "decode_r8_d160_", $suffix, $dtype, Some((8, 160))),
+            kernels!(@ "decode_r6_d256_", $suffix, $dtype, Some((6, 256))),
+            kernels!(@ "decode_r8_d256_", $suffix, $dtype, Some((8, 256))),
+            kernels!(@ "decode_r10_d256_", $suffix, $dtype, Some((10, 256))),
+            kernels!(@ "decode_r12_d256_", $suffix, $dtype, Some((12, 256))),
+            kernels!(@ "decode_any_", $suffix, $dtype, None),
         )*]
     };
-    (@ $prefix:literal, $suffix:literal, $dtype:ident, $layout:expr, $blocks:literal) => {
+    (@ $prefix:literal, $suffix:literal, $dtype:ident, $layout:expr) => {
         Kernel {
             name: concat!($prefix, $suffix),
             dtype: Dtype::$dtype,
             layout: $layout,
-            blocks_per_processor: $blocks,
         }
     };
 }

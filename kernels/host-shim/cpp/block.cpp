@@ -45,9 +45,10 @@ void start_block(uint32_t index) {
     for (uint32_t i = 0; i < grid.threads.x; i++) threads[i] = {{i, 0, 0}, Wait::None, 0, {0, 0}, 0};
 }
 
-void start_grid(uint32_t blocks, uint32_t count, void (*kernel)(const void*), const void* argument) {
+void start_grid(const Launch& launch, void (*kernel)(const void*), const void* argument) {
+    const uint32_t count = launch.threads;
     if (count == 0 || count > 1024 || count % WARP != 0) fail("block size is not 32 to 1024 threads in whole warps", (int)count);
-    grid.blocks = {blocks, 1, 1};
+    grid.blocks = {launch.blocks, 1, 1};
     grid.threads = {count, 1, 1};
     threads.resize(count);
     kernel_ = kernel;
@@ -82,9 +83,10 @@ void wait(Wait what, int) {
     (what == Wait::Block ? *whole : *warps[self->index.x / WARP]).arrive_and_wait();
 }
 
-void launch(uint32_t blocks, uint32_t count, Order, uint32_t, void (*kernel)(const void*), const void* argument) {
-    start_grid(blocks, count, kernel, argument);
-    for (uint32_t b = 0; b < blocks; b++) {
+void launch(const Launch& launch, void (*kernel)(const void*), const void* argument) {
+    start_grid(launch, kernel, argument);
+    const uint32_t count = launch.threads;
+    for (uint32_t b = launch.first; b < launch.blocks; b++) {
         start_block(b);
         whole = std::make_unique<std::barrier<>>(count);
         warps.clear();
@@ -238,21 +240,22 @@ void wait(Wait what, int line) {
     yield();
 }
 
-void launch(uint32_t blocks, uint32_t count, Order order, uint32_t seed, void (*kernel)(const void*),
-            const void* argument) {
-    start_grid(blocks, count, kernel, argument);
+void launch(const Launch& launch, void (*kernel)(const void*), const void* argument) {
+    start_grid(launch, kernel, argument);
+    const uint32_t count = launch.threads;
     while (stacks.size() < count) stacks.push_back(std::make_unique<Stack>());
-    std::mt19937 random(seed);
+    std::mt19937 random(launch.seed);
     auto arrange = [&](std::vector<uint32_t>& what) {
-        if (order == Order::Shuffled) std::shuffle(what.begin(), what.end(), random);
+        if (launch.order == Order::Shuffled) std::shuffle(what.begin(), what.end(), random);
     };
-    auto sequence = [&](uint32_t length) {
-        std::vector<uint32_t> result(length);
-        std::iota(result.begin(), result.end(), 0);
-        if (order == Order::Reverse) std::reverse(result.begin(), result.end());
+    auto sequence = [&](uint32_t begin, uint32_t end) {
+        std::vector<uint32_t> result(end - begin);
+        std::iota(result.begin(), result.end(), begin);
+        if (launch.order == Order::Reverse) std::reverse(result.begin(), result.end());
         return result;
     };
-    std::vector<uint32_t> of_blocks = sequence(blocks), of_warps = sequence(count / WARP), of_lanes = sequence(WARP);
+    std::vector<uint32_t> of_blocks = sequence(launch.first, launch.blocks);
+    std::vector<uint32_t> of_warps = sequence(0, count / WARP), of_lanes = sequence(0, WARP);
     arrange(of_blocks);
     for (uint32_t b : of_blocks) {
         start_block(b);

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use condprog_core::{Batch, Decoder, Dtype, Layout, Output, ShapeMismatch, Table, TableShape};
-use condprog_kernels::cuda::{BLOCK, Grid, Kernel, WARP};
+use condprog_kernels::cuda::{BLOCK, CHUNK, Grid, Kernel, WARP};
 
 use crate::build::Program;
 use crate::error::HostError;
@@ -62,27 +62,71 @@ impl HostDecoder {
         Ok(HostDecoder { process: Mutex::new(process), layouts, table: table.shape(), order, shape })
     }
 
+    /// A table of `rows` rows in one segment, of which only the last records are given; the others are zero and take
+    /// no memory.
+    ///
+    /// # Errors
+    /// As [`HostDecoder::new`].
+    pub fn with_last_records(
+        program: &Program,
+        order: Order,
+        shape: Shape,
+        layout: Layout,
+        rows: u64,
+        records: &[u8],
+    ) -> Result<HostDecoder, HostError> {
+        let mut process = Process::start(program)?;
+        let bytes = rows * layout.record_bytes() as u64;
+        process.send(Message::default().u32(0).u32(1))?;
+        process.segment(0, layout, 2, bytes, bytes - records.len() as u64, records)?;
+        let table = TableShape { rows, dim: layout.dim() };
+        Ok(HostDecoder { process: Mutex::new(process), layouts: vec![layout], table, order, shape })
+    }
+
     /// Decodes any ids, missing ones to zeros, and gives the bytes of the rows and the first position of a missing id.
     ///
     /// # Errors
     /// [`HostError::Process`] when the kernel crashed or broke a rule.
     pub fn rows(&self, ids: &[i64], dtype: Dtype) -> Result<(Vec<u8>, Option<u64>), HostError> {
-        let bytes = ids.len() * self.table.dim as usize * dtype.size();
         if ids.is_empty() {
             return Ok((Vec::new(), None));
         }
-        let kernel = Kernel::select(self.layouts.iter().copied(), dtype, u64::from(self.shape.skew));
         let warps = u64::from(self.shape.threads / WARP);
         // The chunk that a device of this size would get, and no more blocks than have work.
         let chunk_log2 = Grid::new(ids.len() as u64 * u64::from(BLOCK / WARP) / warps, 1, self.shape.blocks).chunk_log2;
-        let blocks = (ids.len() as u64).div_ceil(warps << chunk_log2).min(u64::from(self.shape.blocks));
+        let blocks = (ids.len() as u64).div_ceil(warps << chunk_log2).min(u64::from(self.shape.blocks)) as u32;
+        self.request(Part { ids, of: ids.len() as u64, blocks, first_block: 0, chunk_log2 }, dtype)
+    }
+
+    /// Decodes the last ids of a request of `count` ids.
+    ///
+    /// The grid is as large as the request and only the blocks with these ids run, so a request can be longer than what
+    /// memory or time would allow. What such a block has before these ids is undefined ids.
+    ///
+    /// # Errors
+    /// As [`HostDecoder::rows`].
+    pub fn last_rows(&self, ids: &[i64], count: u64, dtype: Dtype) -> Result<(Vec<u8>, Option<u64>), HostError> {
+        let chunk_log2 = CHUNK.ilog2();
+        let per_block = u64::from(self.shape.threads / WARP) << chunk_log2;
+        let first_block = (count - ids.len() as u64) / per_block;
+        let blocks = count.div_ceil(per_block) as u32;
+        self.request(Part { ids, of: count, blocks, first_block: first_block as u32, chunk_log2 }, dtype)
+    }
+
+    fn request(&self, part: Part<'_>, dtype: Dtype) -> Result<(Vec<u8>, Option<u64>), HostError> {
+        let Part { ids, of, blocks, first_block, chunk_log2 } = part;
+        let kernel = Kernel::select(self.layouts.iter().copied(), dtype, u64::from(self.shape.skew));
+        let row_bytes = u64::from(self.table.dim) * dtype.size() as u64;
         let narrow = self.shape.id_bytes == 4 && ids.iter().all(|&id| i32::try_from(id).is_ok());
+        let id_bytes = if narrow { 4 } else { 8 };
+        let (given, skipped) = (ids.len() as u64, of - ids.len() as u64);
 
         let mut message = Message::default();
         message.u32(1).u32(kernel.name.len() as u32).bytes(kernel.name.as_bytes());
-        message.u32(blocks as u32).u32(self.shape.threads).u32(self.order as u32).u32(ids.len() as u32);
-        message.u64(ids.len() as u64).u64(self.table.rows).u32(self.table.dim).u32(if narrow { 4 } else { 8 });
-        message.u32(chunk_log2).u32(self.shape.skew).u32(1).u64(bytes as u64);
+        message.u32(blocks).u32(first_block).u32(self.shape.threads).u32(self.order as u32).u32(ids.len() as u32);
+        message.u64(of).u64(self.table.rows).u32(self.table.dim).u32(id_bytes);
+        message.u32(chunk_log2).u32(self.shape.skew).u64(of * row_bytes);
+        message.u64(skipped * u64::from(id_bytes)).u64(given * u64::from(id_bytes));
         for &id in ids {
             if narrow {
                 message.u32(id as u32);
@@ -90,14 +134,24 @@ impl HostDecoder {
                 message.u64(id as u64);
             }
         }
+        message.u64(skipped * row_bytes).u64(given * row_bytes);
         // A panic in another test's thread leaves nothing half-done here that a second request would not notice.
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.send(&message)?;
-        let rows = process.receive(bytes)?;
+        let rows = process.receive((given * row_bytes) as usize)?;
         let missing = process.receive(8)?;
         let missing = missing.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
         Ok((rows, (missing != u64::MAX).then_some(missing)))
     }
+}
+
+/// The ids at the end of a request, and how it is launched.
+struct Part<'a> {
+    ids: &'a [i64],
+    of: u64,
+    blocks: u32,
+    first_block: u32,
+    chunk_log2: u32,
 }
 
 impl Decoder for HostDecoder {

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use condprog_core::Table;
+use condprog_core::{Layout, Table};
 
 use crate::build::Program;
 use crate::error::HostError;
@@ -50,18 +50,28 @@ impl Process {
         self.send(Message::default().u32(0).u32(segments.len() as u32))?;
         let mut first = 0;
         for (index, segment) in segments.iter().enumerate() {
-            self.send(
-                Message::default()
-                    .u64(first)
-                    .u32(segment.layout.record_bytes() as u32)
-                    .u32(segment.layout.rate().quarters())
-                    .u32(skew(index))
-                    .u64(segment.records.len() as u64),
-            )?;
-            self.write(segment.records)?;
+            let bytes = segment.records.len() as u64;
+            self.segment(first, segment.layout, skew(index), bytes, 0, segment.records)?;
             first += segment.rows;
         }
         Ok(())
+    }
+
+    /// Sends one segment of `bytes` bytes, of which only those from `at` on are given.
+    pub(crate) fn segment(
+        &mut self,
+        first: u64,
+        layout: Layout,
+        skew: u32,
+        bytes: u64,
+        at: u64,
+        given: &[u8],
+    ) -> Result<(), HostError> {
+        let mut message = Message::default();
+        message.u64(first).u32(layout.record_bytes() as u32).u32(layout.rate().quarters()).u32(skew);
+        message.u64(bytes).u64(at).u64(given.len() as u64);
+        self.send(&message)?;
+        self.write(given)
     }
 
     pub(crate) fn send(&mut self, message: &Message) -> Result<(), HostError> {
