@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 
-use condprog_core::Dtype;
+use condprog_core::{Dtype, trellis};
 use condprog_kernels::wgsl;
 use futures_channel::oneshot;
 
@@ -25,18 +25,29 @@ pub struct Options {
     /// Longest binding, in bytes: where tables are split. At most, and without it, the 128 MiB of WebGPU's default
     /// limits.
     pub binding_bytes: Option<u32>,
-    /// Most output of one dispatch, in bytes: where requests are split. At most 128 MiB, 16 MiB without it.
+    /// Most output of one dispatch, in bytes: where requests are split. At most 128 MiB, 8 MiB without it.
     pub dispatch_bytes: Option<u32>,
-    /// Consecutive groups of eight values that one thread decodes, 1 without it.
+    /// Consecutive groups of eight values that one thread decodes. Without it, all of a row on a software adapter,
+    /// and one on others.
     pub groups_per_thread: Option<u32>,
 }
 
 /// Output of a dispatch: large enough to hide what a submission costs, small enough that the readback of one overlaps
 /// the kernel of the next in a request of some ten thousand rows.
-const DISPATCH_BYTES: u32 = 16 << 20;
+const DISPATCH_BYTES: u32 = 8 << 20;
 
-/// The faster of the two shapes that were measured.
-const GROUPS_PER_THREAD: u32 = 1;
+/// Groups per thread that make a thread per row, whatever the width.
+const WHOLE_ROW: u32 = trellis::MAX_DIM / wgsl::GROUP;
+
+/// A software adapter runs threads one after the other, in SIMD lanes, and pays for each.
+///
+/// TODO-NUMBERS
+///
+/// On hardware, of which none was at hand to measure, a thread per group lets neighbouring threads write neighbouring
+/// words, and gives a request of 48 rows enough threads to hide the latency of its loads.
+fn default_groups_per_thread(software: bool) -> u32 {
+    if software { WHOLE_ROW } else { 1 }
+}
 
 /// An open GPU. Cloning is cheap; decoders keep it open.
 #[derive(Clone)]
@@ -133,7 +144,10 @@ impl Gpu {
                 limits.max_storage_buffer_binding_size,
             ),
             dispatch_threads: u64::from(limits.max_compute_workgroups_per_dimension) * u64::from(wgsl::WORKGROUP),
-            groups_per_thread: options.groups_per_thread.unwrap_or(GROUPS_PER_THREAD).max(1),
+            groups_per_thread: options
+                .groups_per_thread
+                .unwrap_or_else(|| default_groups_per_thread(adapter.software))
+                .clamp(1, WHOLE_ROW),
         };
 
         let faults = Arc::new(Faults::default());

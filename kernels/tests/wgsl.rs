@@ -166,11 +166,13 @@ fn numbers_are_those_of_core_and_of_the_crate() {
     let (module, _) = kernel();
     let number = |name| unsigned(&module, constant(&module, name));
 
-    let Expression::Compose { ref components, .. } = module.global_expressions[constant(&module, "LEVELS")] else {
+    let variable = module.global_variables.iter().find(|(_, variable)| variable.name.as_deref() == Some("LEVELS"));
+    let init = variable.and_then(|(_, variable)| variable.init).expect("LEVELS has its values");
+    let Expression::Compose { ref components, .. } = module.global_expressions[init] else {
         panic!("LEVELS is not an array");
     };
-    let levels: Vec<_> = components.iter().map(|&level| unsigned(&module, level)).collect();
-    assert_eq!(levels, program::LEVELS.map(u32::from));
+    let levels: Vec<u8> = components.iter().flat_map(|&word| unsigned(&module, word).to_le_bytes()).collect();
+    assert_eq!(levels, program::LEVELS);
 
     assert_eq!(number("STATE_BITS"), trellis::STATE_BITS);
     assert_eq!(number("MANTISSA_BITS"), scale::MANTISSA_BITS);
