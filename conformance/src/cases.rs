@@ -94,11 +94,17 @@ impl Request {
 /// A table and the requests made to one decoder of it.
 pub(crate) struct Case {
     pub(crate) name: String,
+    /// Whether the decoder lives beside that of the case before, and the two are asked in turn.
+    pub(crate) beside_previous: bool,
     pub(crate) parts: Vec<Part>,
     pub(crate) requests: Vec<Request>,
 }
 
 impl Case {
+    fn new(name: impl Into<String>, parts: Vec<Part>, requests: Vec<Request>) -> Case {
+        Case { name: name.into(), beside_previous: false, parts, requests }
+    }
+
     fn shape(&self) -> TableShape {
         TableShape { rows: self.parts.iter().map(|part| part.rows).sum(), dim: self.parts[0].layout.dim() }
     }
@@ -127,6 +133,7 @@ pub(crate) fn all() -> &'static Result<(u32, Vec<Case>), String> {
         cases.extend(segments(&mut stream));
         cases.extend(addresses(&mut stream));
         cases.extend(random(&mut stream));
+        cases.extend(neighbours(&mut stream));
         cases.extend(golden_tables(&vectors)?);
         Ok((seed, cases))
     })
@@ -158,7 +165,7 @@ fn golden_records(vectors: &DecodeVectors) -> Result<Vec<Case>, String> {
             requests.push(Request { expect, ..Request::new(vector.name.as_str(), vec![row]) });
         }
         let name = format!("golden records, {} bits, width {}", layout.rate(), layout.dim());
-        cases.push(Case { name, parts: vec![Part::new(layout, &records, 0)], requests });
+        cases.push(Case::new(name, vec![Part::new(layout, &records, 0)], requests));
     }
     Ok(cases)
 }
@@ -170,7 +177,7 @@ fn golden_tables(vectors: &DecodeVectors) -> Result<Vec<Case>, String> {
         let part = Part::new(layout, records, 0);
         let ids = (0..part.rows as i64).collect();
         let request = Request { expect: Expect::Digest(sha256.clone()), ..Request::new("all rows", ids) };
-        cases.push(Case { name, parts: vec![part], requests: vec![request] });
+        cases.push(Case::new(name, vec![part], vec![request]));
     };
     for vector in &vectors.digests {
         let layout = vectors::layout(vector.dim, vector.rate)?;
@@ -256,7 +263,7 @@ fn requests(stream: &mut Stream) -> Vec<Case> {
         // After all the refusals the decoder must still work.
         requests.push(Request::new("all rows again", (0..rows).collect()));
         let name = format!("requests, {} bits, width {dim}", layout.rate());
-        cases.push(Case { name, parts: vec![Part::random(layout, ROWS, stream.next_u32())], requests });
+        cases.push(Case::new(name, vec![Part::random(layout, ROWS, stream.next_u32())], requests));
     }
     cases
 }
@@ -265,10 +272,9 @@ fn requests(stream: &mut Stream) -> Vec<Case> {
 fn no_rows() -> Vec<Case> {
     [1usize, 3]
         .into_iter()
-        .map(|segments| Case {
-            name: format!("table of no rows in {segments} segments"),
-            parts: (0..segments).map(|_| Part::new(known(32, 8), &[], 0)).collect(),
-            requests: vec![
+        .map(|segments| {
+            let parts = (0..segments).map(|_| Part::new(known(32, 8), &[], 0)).collect();
+            let requests = vec![
                 Request::new("no ids", vec![]),
                 Request::new("ids of no row", vec![0, -1, 1, i64::MAX, i64::MIN]),
                 Request {
@@ -279,7 +285,8 @@ fn no_rows() -> Vec<Case> {
                     },
                     ..Request::new("id 0, to be refused", vec![0])
                 },
-            ],
+            ];
+            Case::new(format!("table of no rows in {segments} segments"), parts, requests)
         })
         .collect()
 }
@@ -290,7 +297,7 @@ fn segments(stream: &mut Stream) -> Vec<Case> {
     let mut add = |name: &str, stream: &mut Stream, dim: u32, parts: &[(u32, u32)]| {
         let parts =
             parts.iter().map(|&(quarters, rows)| Part::random(known(dim, quarters), rows, stream.next_u32())).collect();
-        let mut case = Case { name: format!("segments, width {dim}, {name}"), parts, requests: vec![] };
+        let mut case = Case::new(format!("segments, width {dim}, {name}"), parts, vec![]);
         let rows = case.shape().rows;
         let mut seams = vec![];
         let mut end = 0;
@@ -325,7 +332,7 @@ fn addresses(stream: &mut Stream) -> Vec<Case> {
             let part = Part::new(layout, &random_records(layout, 40, stream.next_u32()), lead);
             let requests = vec![Request::new("all rows backwards", (0..40).rev().collect())];
             let name = format!("records {lead} bytes into an allocation, {} bits, width {dim}", layout.rate());
-            cases.push(Case { name, parts: vec![part], requests });
+            cases.push(Case::new(name, vec![part], requests));
         }
     }
     cases
@@ -343,14 +350,30 @@ fn random(stream: &mut Stream) -> Vec<Case> {
             };
             let (rows, seed, lead) = (1 + stream.below(50), stream.next_u32(), stream.below(9) as usize);
             let count = stream.below(100) as usize;
-            Case {
-                name: format!("random, {} bits, width {}, {rows} rows of seed {seed}", layout.rate(), layout.dim()),
-                parts: vec![Part::new(layout, &random_records(layout, rows, seed), lead)],
-                requests: vec![
-                    Request::new("all rows", (0..i64::from(rows)).collect()),
-                    Request::new(format!("{count} ids"), some_ids(stream, count, rows.into())),
-                ],
-            }
+            let requests = vec![
+                Request::new("all rows", (0..i64::from(rows)).collect()),
+                Request::new(format!("{count} ids"), some_ids(stream, count, rows.into())),
+            ];
+            let name = format!("random, {} bits, width {}, {rows} rows of seed {seed}", layout.rate(), layout.dim());
+            Case::new(name, vec![Part::new(layout, &random_records(layout, rows, seed), lead)], requests)
         })
         .collect()
+}
+
+/// Several decoders at a time, asked in turn: none may answer for another.
+fn neighbours(stream: &mut Stream) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for layouts in [[(64, 8, 30), (64, 8, 31), (64, 8, 30)], [(256, 8, 40), (36, 5, 70), (160, 12, 3)]] {
+        for (index, (dim, quarters, rows)) in layouts.into_iter().enumerate() {
+            let layout = known(dim, quarters);
+            let counts = [0usize, 1, 5, 40, 3, 100];
+            let requests =
+                counts.map(|count| Request::new(format!("{count} ids"), some_ids(stream, count, rows.into())));
+            let part = Part::random(layout, rows, stream.next_u32());
+            let name = format!("decoder {index} of three, {} bits, width {dim}", layout.rate());
+            let case = Case::new(name, vec![part], requests.into());
+            cases.push(Case { beside_previous: index > 0, ..case });
+        }
+    }
+    cases
 }

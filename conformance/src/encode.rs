@@ -172,23 +172,38 @@ fn calls() -> &'static Result<(u32, Vec<Call>), String> {
 
 /// Runs every case. There is no way to leave one out.
 pub fn check_encoder<B: EncoderBackend>(name: &str, backend: &B) -> Report {
+    check(name, backend, |_| false).close()
+}
+
+/// Runs cases until one fails, and gives that failure: to see that the suite notices a fault.
+pub fn first_encoder_failure<B: EncoderBackend>(backend: &B) -> Option<String> {
+    match check("first failure", backend, |report| matches!(report.verdict, Verdict::Failed(_))).verdict {
+        Verdict::Failed(failures) => failures.into_iter().next(),
+        _ => None,
+    }
+}
+
+fn check<B: EncoderBackend>(name: &str, backend: &B, is_enough: fn(&Report) -> bool) -> Report {
     let mut report = Report::new(name, "encode", ENCODE_CASES, 0);
-    match calls() {
-        Err(error) => report.fail(error.clone()),
-        Ok((seed, calls)) => {
-            report.seed = *seed;
-            for (index, call) in calls.iter().enumerate() {
-                let run = catch_unwind(AssertUnwindSafe(|| run(call, backend, index % 7, &mut report)));
-                if run.is_err() {
-                    report.fail(format!("{}, {:?}: the backend panicked", call.name, call.job));
-                }
-                if matches!(report.verdict, Verdict::NoDevice(_)) {
-                    break;
-                }
-            }
+    let (seed, calls) = match calls() {
+        Ok((seed, calls)) => (*seed, calls),
+        Err(error) => {
+            report.fail(error.clone());
+            return report;
+        }
+    };
+    report.seed = seed;
+    for (index, call) in calls.iter().enumerate() {
+        // Records start at every alignment in turn.
+        let run = catch_unwind(AssertUnwindSafe(|| run(call, backend, index % 7, &mut report)));
+        if run.is_err() {
+            report.fail(format!("{}, {:?}: the backend panicked", call.name, call.job));
+        }
+        if matches!(report.verdict, Verdict::NoDevice(_)) || is_enough(&report) {
+            break;
         }
     }
-    report.close()
+    report
 }
 
 fn run<B: EncoderBackend>(call: &Call, backend: &B, lead: usize, report: &mut Report) {

@@ -23,7 +23,7 @@ pub mod vectors;
 #[doc(hidden)]
 pub use condprog_core as core;
 pub use decode::{Backend, DECODE_CASES, check_decoder, check_with_device, first_failure};
-pub use encode::{ENCODE_CASES, EncoderBackend, Job, check_encoder, reference};
+pub use encode::{ENCODE_CASES, EncoderBackend, Job, check_encoder, first_encoder_failure, reference};
 pub use report::{REQUIRE_VARIABLE, Report, Verdict, unmet};
 
 /// A test named `$test` that runs the decoder suite.
