@@ -281,9 +281,17 @@ pub fn to_json(vectors: &DecodeVectors) -> String {
 /// The vectors this crate was built with.
 ///
 /// # Errors
-/// When the file is not what [`DecodeVectors`] says, of another format version, or a part of it is empty.
+/// As [`parse`].
 pub fn load() -> Result<DecodeVectors, String> {
-    let vectors: DecodeVectors = serde_json::from_str(JSON).map_err(|e| format!("decode.json: {e}"))?;
+    parse(JSON)
+}
+
+/// The vectors in a text.
+///
+/// # Errors
+/// When the text is not what [`DecodeVectors`] says, of another format version, or a part of it is empty.
+pub fn parse(text: &str) -> Result<DecodeVectors, String> {
+    let vectors: DecodeVectors = serde_json::from_str(text).map_err(|e| format!("decode.json: {e}"))?;
     if vectors.format_version != FORMAT_VERSION {
         return Err(format!("decode.json has format version {}, expected {FORMAT_VERSION}", vectors.format_version));
     }
@@ -291,4 +299,25 @@ pub fn load() -> Result<DecodeVectors, String> {
         return Err("decode.json has a part without vectors".into());
     }
     Ok(vectors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incomplete_vectors_are_refused() {
+        let mut whole: serde_json::Value = serde_json::from_str(JSON).unwrap();
+        assert!(parse(&whole.to_string()).is_ok());
+        for part in ["records", "digests", "scales"] {
+            let mut cut = whole.clone();
+            cut[part] = serde_json::json!([]);
+            assert!(parse(&cut.to_string()).is_err(), "{part} is empty");
+            cut.as_object_mut().unwrap().remove(part);
+            assert!(parse(&cut.to_string()).is_err(), "{part} is absent");
+        }
+        whole["format_version"] = 2.into();
+        assert!(parse(&whole.to_string()).is_err());
+        assert!(parse("").is_err());
+    }
 }

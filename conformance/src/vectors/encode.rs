@@ -157,9 +157,17 @@ pub fn to_json(vectors: &EncodeVectors) -> String {
 /// The vectors this crate was built with.
 ///
 /// # Errors
-/// When the file is not what [`EncodeVectors`] says, of another format version, or empty.
+/// As [`parse`].
 pub fn load() -> Result<EncodeVectors, String> {
-    let vectors: EncodeVectors = serde_json::from_str(JSON).map_err(|e| format!("encode.json: {e}"))?;
+    parse(JSON)
+}
+
+/// The vectors in a text.
+///
+/// # Errors
+/// When the text is not what [`EncodeVectors`] says, of another format version, or empty.
+pub fn parse(text: &str) -> Result<EncodeVectors, String> {
+    let vectors: EncodeVectors = serde_json::from_str(text).map_err(|e| format!("encode.json: {e}"))?;
     if vectors.format_version != FORMAT_VERSION {
         return Err(format!("encode.json has format version {}, expected {FORMAT_VERSION}", vectors.format_version));
     }
@@ -167,4 +175,23 @@ pub fn load() -> Result<EncodeVectors, String> {
         return Err("encode.json has no vectors".into());
     }
     Ok(vectors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incomplete_vectors_are_refused() {
+        let mut whole: serde_json::Value = serde_json::from_str(JSON).unwrap();
+        assert!(parse(&whole.to_string()).is_ok());
+        let mut cut = whole.clone();
+        cut["rows"] = serde_json::json!([]);
+        assert!(parse(&cut.to_string()).is_err());
+        cut.as_object_mut().unwrap().remove("rows");
+        assert!(parse(&cut.to_string()).is_err());
+        whole["format_version"] = 2.into();
+        assert!(parse(&whole.to_string()).is_err());
+        assert!(parse("").is_err());
+    }
 }
