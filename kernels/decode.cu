@@ -30,15 +30,23 @@
 // rounding that SPEC section 7 asks for is the one the instruction makes. Adding +0 turns the -0 of a zero row into
 // +0 and changes nothing else; a missing row is a record with a zero scale.
 //
-// BUDGET, 196,608 rows of d = 256 at 2 bits to bf16, 132 SMs at 1.755 GHz, 4.3 TB/s
+// BUDGET, 196,608 rows of d = 256 at 2 bits to bf16, 132 SMs at 1.755 GHz, 4.3 TB/s. Counted in the machine code
+// (static-report.txt) and not measured: none of this has run on a GPU yet. 1,489 rows per SM, 372 per scheduler.
 //
-//   traffic    100.7 MB written; records are 66 bytes and touch 3 sectors of 32 bytes: 18.9 MB read (13.0 MB of them
-//              used); ids 0.8 MB. 120.4 MB: 28.0 us. (Counting used bytes only: 113.7 MB, 26 us.)
-//   work       1,489 rows per SM, 372 per scheduler, each one warp step of 8 values.
-// @BUDGET@
+//   traffic    100.7 MB written; a record of 66 bytes touches 3 sectors of 32: 18.9 MB read (13.0 MB of them used); ids
+//              0.8 to 1.6 MB. 121 MB: 28.1 us. (Counting the bytes used only: 113.7 MB, 26 us.)
+//   issue      a row is one step of 68 instructions (8 values per lane: 5 each, and 28) and an eighth of a chunk's 245:
+//              99 instructions of a warp, 36,700 cycles, 20.9 us
+//   integer    45 of them on the pipe that takes one per 2 cycles: 90 cycles a row, 33,700 cycles, 19.2 us
+//   shared     8 table reads, 3 of the record, 1 write, 5 shuffles, 2 for the scale, 4 for the store, 2 for the load:
+//              25 cycles of the SM a row, 37,300 cycles, 21.2 us
+//   start      the table is 256 cycles of stores for a block, 3 blocks at once: 0.5 us
 //
-// HOST MEMORY. Only the 18.9 MB cross PCIe, 96 bytes to a record in one or two requests: 0.34 ms at 55 GB/s. In
-// flight per SM: 48 warps times 8 records. At 2.5 us of latency 55 GB/s need 1,430 records in flight, 11 per SM.
+// The three kinds of work and the traffic go on side by side, in 48 warps of an SM, so the traffic should bind: 28 us
+// and what does not overlap. At 1 us of latency 4.3 TB/s need 57 records in flight per SM; there are 48 * 8.
+//
+// HOST MEMORY. The 18.9 MB of records cross PCIe, 96 bytes each in one or two requests: 0.34 ms at 55 GB/s (0.24 ms for
+// the bytes used). At 2.5 us of latency that needs 11 records in flight per SM.
 
 #ifndef CONDPROG_HOST
 typedef unsigned char u8;
@@ -76,7 +84,7 @@ __device__ __forceinline__ u32 pack_f16x2(float high, float low) {
 // a record must be readable.
 struct Segment {
     u64 first; // id of the first row; ascending, 0 in the first segment
-    const u8* records;
+    u64 records; // address
     u32 record_bytes;
     u32 rate; // quarter bits per value
 };
@@ -216,7 +224,7 @@ __device__ __forceinline__ Place locate(const Request& request, u64 position, i6
     }
     const Segment* segment = &request.segments[index];
     u64 row = (u64)id - __ldg(&segment->first);
-    return {(u64)(size_t)segment->records + row * segment->record_bytes, segment->rate};
+    return {__ldg(&segment->records) + row * __ldg(&segment->record_bytes), __ldg(&segment->rate)};
 }
 
 // The work of one warp: chunks of rows that start at `first`, `first + step`, ... below the request's count.
@@ -412,8 +420,8 @@ __device__ __forceinline__ u64 window(const Words& words, u64 record, u32 bit) {
 
 __device__ __forceinline__ u64 first_bits(u64 bits, u32 count) { return bits & ~(~0ull >> count); }
 
-// The same with the start of the code after its end. Once is enough: a code has 16 bits or more, and the last value of a
-// row starts before its end.
+// The same with the start of the code after its end. Once is enough: a code has 16 bits or more, and the last value of
+// a row starts before its end.
 __device__ __forceinline__ u64 cyclic_window(u64 bits, u64 record, u32 code_bits, u32 bit) {
     const u32 left = code_bits - bit;
     if (left >= 44) return bits;

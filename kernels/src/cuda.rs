@@ -10,12 +10,26 @@ use condprog_core::{Dtype, Layout};
 pub const DECODE: &str = include_str!("../decode.cu");
 /// PTX of [`DECODE`], made by `kernels/check-cuda.sh --update` with the compiler pinned there.
 pub const DECODE_PTX: &str = include_str!("../decode.ptx");
+/// Source of what the benchmark needs beside the decoder.
+pub const BENCH: &str = include_str!("../bench.cu");
+/// PTX of [`BENCH`], made as [`DECODE_PTX`] is.
+pub const BENCH_PTX: &str = include_str!("../bench.ptx");
 /// Options with which NVRTC makes [`DECODE_PTX`], and with which it must be called for any other architecture.
 pub const NVRTC_OPTIONS: [&str; 3] = ["--std=c++17", "-default-device", "--fmad=false"];
 /// The virtual architecture of [`DECODE_PTX`]: devices of this compute capability or a later one run it.
 pub const ARCHITECTURE: &str = "compute_90";
 /// [`ARCHITECTURE`] as major and minor number.
 pub const COMPUTE_CAPABILITY: (u32, u32) = (9, 0);
+
+/// Threads of a block of the kernels of [`BENCH`].
+pub const BENCH_BLOCK: u32 = 256;
+
+/// Word `index` of what the kernel `fill` of [`BENCH`] writes.
+pub const fn content(index: u64) -> u32 {
+    let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (z ^ z >> 32) as u32
+}
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;

@@ -47,7 +47,7 @@ void start_block(uint32_t index) {
 
 void start_grid(const Launch& launch, void (*kernel)(const void*), const void* argument) {
     const uint32_t count = launch.threads;
-    if (count == 0 || count > 1024 || count % WARP != 0) fail("block size is not 32 to 1024 threads in whole warps", (int)count);
+    if (count == 0 || count > 1024 || count % WARP != 0) fail("block size is not 1 to 32 whole warps", (int)count);
     grid.blocks = {launch.blocks, 1, 1};
     grid.threads = {count, 1, 1};
     threads.resize(count);
@@ -224,7 +224,7 @@ bool release(Wait what, uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; i++) {
         if (threads[i].wait != what) continue;
         waiting++;
-        if (threads[i].line != threads[begin].line) fail("threads wait for each other at different lines", threads[i].line);
+        if (threads[i].line != threads[begin].line) fail("threads wait at different lines", threads[i].line);
     }
     if (waiting == 0) return false;
     if (waiting != end - begin) fail("not every thread reaches the barrier or shuffle at line", threads[begin].line);

@@ -59,8 +59,9 @@ inline u32 __funnelshift_l(u32 low, u32 high, u32 shift) {
 template <class T> T __ldg(const T* address) { return *address; }
 
 inline u64 atomicMin(u64* address, u64 value) {
-    u64 old = __atomic_load_n(address, __ATOMIC_RELAXED);
-    while (value < old && !__atomic_compare_exchange_n(address, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    const int order = __ATOMIC_RELAXED;
+    u64 old = __atomic_load_n(address, order);
+    while (value < old && !__atomic_compare_exchange_n(address, &old, value, false, order, order)) {
     }
     return old;
 }

@@ -7,6 +7,8 @@
 //                u64 count, u64 rows, u32 dim, u32 id_bytes, u32 chunk_log2, u32 skew, u64 output bytes,
 //                u64 at, u64 length, the ids at..at+length in bytes, u64 at, u64 length of the part of the output that
 //                is wanted; answered by that part and an u64, the first missing position
+//   2  gather    u32 bytes per row (256 or 512), u32 blocks, u32 threads, u64 rows, u64 count, the ids (8 bytes each);
+//                answered by rows of a table that `fill` wrote
 // A skew is how many bytes after a 16-byte boundary something starts. Every buffer is exactly as long as the kernel's
 // contract says, so that the address sanitizer sees each byte beyond; without it, the output has a guard. Buffers of a
 // GiB and more are mapped and only take the memory that is touched, so that offsets beyond 32 bits can be tried.
@@ -23,6 +25,7 @@
 #include "device.h"
 
 #include CONDPROG_KERNEL
+#include "bench.cu"
 
 namespace {
 
@@ -111,7 +114,7 @@ void table() {
         const u64 bytes = read<u64>();
         Buffer buffer(bytes, skew, 4);
         buffer.receive();
-        segment.records = (const u8*)buffer.data();
+        segment.records = (u64)(size_t)buffer.data();
         segments.push_back(segment);
         records.push_back(std::move(buffer));
     }
@@ -153,6 +156,38 @@ void request() {
     block::fail("no such kernel", (int)name.size());
 }
 
+struct Gather {
+    u32* table;
+    u64 words;
+    const i64* ids;
+    uint4* out;
+    u64 count;
+    bool wide;
+};
+
+void gather_rows() {
+    const u32 row = read<u32>(), blocks = read<u32>(), threads = read<u32>();
+    const u64 rows = read<u64>(), count = read<u64>();
+    Buffer table(rows * row, 0, 1), ids(count * 8, 0, 1), out(count * row, 0, 1);
+    read_exactly(ids.data(), count * 8);
+    const bool wide = row == 512;
+    const Gather argument = {(u32*)table.data(), rows * row / 4, (i64*)ids.data(), (uint4*)out.data(), count, wide};
+    const block::Launch launch = {blocks, 0, threads, block::Order::Forward, 0};
+    block::launch(launch, [](const void* p) { fill(((Gather*)p)->table, 0, ((Gather*)p)->words); }, &argument);
+    block::launch(
+        launch,
+        [](const void* p) {
+            const Gather& it = *(const Gather*)p;
+            if (it.wide) gather_512((uint4*)it.table, it.ids, it.out, it.count);
+            else gather_256((uint4*)it.table, it.ids, it.out, it.count);
+        },
+        &argument);
+    table.check();
+    out.check();
+    fwrite(out.data(), 1, count * row, stdout);
+    fflush(stdout);
+}
+
 } // namespace
 
 int main() {
@@ -160,6 +195,7 @@ int main() {
         switch (kind) {
         case 0: table(); break;
         case 1: request(); break;
+        case 2: gather_rows(); break;
         default: block::fail("no such message", (int)kind);
         }
     }

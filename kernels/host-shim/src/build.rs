@@ -59,7 +59,7 @@ impl Program {
     pub fn build(folder: &Path, kernel: &str, flags: &[&str]) -> Result<Program, HostError> {
         let compiler = env::var(COMPILER_VARIABLE).unwrap_or_else(|_| "c++".into());
         let mut hasher = DefaultHasher::new();
-        (&compiler, kernel, flags, SOURCES, FLAGS).hash(&mut hasher);
+        (&compiler, kernel, cuda::BENCH, flags, SOURCES, FLAGS).hash(&mut hasher);
         let path = folder.join(format!("cuda-host-{:016x}", hasher.finish()));
         if path.exists() {
             return Ok(Program { path });
@@ -71,6 +71,7 @@ impl Program {
             fs::write(work.join(name), text)?;
         }
         fs::write(work.join("decode.cu"), kernel)?;
+        fs::write(work.join("bench.cu"), cuda::BENCH)?;
         let output = Command::new(&compiler)
             .args(FLAGS)
             .args(flags)

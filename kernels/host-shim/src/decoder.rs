@@ -145,6 +145,22 @@ impl HostDecoder {
     }
 }
 
+/// Rows that a kernel of `kernels/bench.cu` gathers from a table of `rows` rows of `row_bytes` (256 or 512) that the
+/// kernel `fill` wrote.
+///
+/// # Errors
+/// [`HostError::Io`] and [`HostError::Process`].
+pub fn gather(program: &Program, row_bytes: u32, rows: u64, ids: &[i64]) -> Result<Vec<u8>, HostError> {
+    let mut process = Process::start(program)?;
+    let mut message = Message::default();
+    message.u32(2).u32(row_bytes).u32(3).u32(2 * WARP).u64(rows).u64(ids.len() as u64);
+    for &id in ids {
+        message.u64(id as u64);
+    }
+    process.send(&message)?;
+    process.receive(ids.len() * row_bytes as usize)
+}
+
 /// The ids at the end of a request, and how it is launched.
 struct Part<'a> {
     ids: &'a [i64],

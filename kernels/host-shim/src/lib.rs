@@ -15,5 +15,5 @@ mod error;
 mod process;
 
 pub use build::{COMPILER_VARIABLE, FLAGS_VARIABLE, Program};
-pub use decoder::{HostDecoder, Order, Shape};
+pub use decoder::{HostDecoder, Order, Shape, gather};
 pub use error::HostError;

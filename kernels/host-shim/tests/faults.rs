@@ -72,7 +72,7 @@ const FAULTS: &[Fault] = &[
     fault("missing position of whoever is last", "atomicMin(request.missing, position);", "*request.missing = position;", By::Rows),
     fault("missing id not reported", "if (request.missing) atomicMin(request.missing, position);", "", By::Rows),
     fault("ids of 4 bytes without their sign", "(const i32*)request.ids", "(const u32*)request.ids", By::FarRows),
-    fault("32-bit record offset", "row * segment->record_bytes", "(u32)row * segment->record_bytes", By::FarRows),
+    fault("32-bit record offset", "row * __ldg(&segment->record_bytes)", "(u32)row * __ldg(&segment->record_bytes)", By::FarRows),
     fault("32-bit output offset", "first * (DIM * OUT::SIZE)", "(u32)first * (DIM * OUT::SIZE)", By::FarRows),
     fault("32-bit output offset, any layout", "(first + done + j) * row_bytes", "(u32)((first + done + j) * row_bytes)", By::FarRows),
     fault("alignment of the record ignored", "order + turn);", "order);", By::Rows),

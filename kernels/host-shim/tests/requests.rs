@@ -7,7 +7,8 @@ use std::path::Path;
 use common::{ORDERS, Owned, common_layouts, compare, exercise, exercise_far};
 use condprog_conformance::input::Stream;
 use condprog_core::{BackendError, ErrorKind, Table};
-use condprog_cuda_host::{Order, Program, Shape};
+use condprog_cuda_host::{Order, Program, Shape, gather};
+use condprog_kernels::cuda;
 
 /// The kernels as they are, or `None` where there is no C++ compiler; `conformance.rs` counts that.
 fn program() -> Option<Program> {
@@ -51,4 +52,16 @@ fn blocks_of_a_whole_device() {
 fn small_request_for_the_thread_sanitizer() {
     let Some(program) = program() else { return };
     exercise(&program, &[40], &[Order::Forward]).unwrap();
+}
+
+#[test]
+fn the_benchmark_gathers_what_it_wrote() {
+    let Some(program) = program() else { return };
+    for (row_bytes, count) in [(512, 70), (256, 1), (256, 333)] {
+        let ids: Vec<i64> = (0..count).map(|i| i * 7 % 41).collect();
+        let word = |id: i64, at: u32| cuda::content(id as u64 * u64::from(row_bytes / 4) + u64::from(at)).to_le_bytes();
+        let expected: Vec<u8> =
+            ids.iter().flat_map(|&id| (0..row_bytes / 4).flat_map(move |at| word(id, at))).collect();
+        assert!(gather(&program, row_bytes, 41, &ids).unwrap() == expected, "{row_bytes} {count}");
+    }
 }

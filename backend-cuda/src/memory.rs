@@ -1,0 +1,221 @@
+//! Memory that the kernels read and write: on the device, and page-locked on the host.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
+use cudarc::driver::{CudaContext, result};
+use memmap2::MmapMut;
+
+use crate::error::CudaError;
+
+/// Bytes that kernels may read of a word that a record only begins: allocations end at a multiple of this.
+const WORD: usize = 4;
+
+/// Device memory, freed with this value.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    context: Arc<CudaContext>,
+    address: CUdeviceptr,
+    bytes: usize,
+}
+
+impl DeviceMemory {
+    /// At least `bytes` bytes, contents undefined, at a multiple of 256.
+    pub(crate) fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<DeviceMemory, CudaError> {
+        let bytes = bytes.max(1).next_multiple_of(WORD);
+        context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        // SAFETY: the context is current; nothing reads the memory before it is written, which is each caller's duty.
+        let address = unsafe { result::malloc_sync(bytes) }.map_err(|error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => CudaError::OutOfMemory {
+                what: "device memory",
+                bytes: bytes as u64,
+                free: result::mem_get_info().ok().map(|(free, _)| free as u64),
+            },
+            _ => CudaError::Driver { doing: "allocating device memory", error },
+        })?;
+        Ok(DeviceMemory { context: context.clone(), address, bytes })
+    }
+
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Copies `source` to the byte offset `at`, and waits for it.
+    pub(crate) fn upload(&mut self, at: usize, source: &[u8]) -> Result<(), CudaError> {
+        assert!(at <= self.bytes && source.len() <= self.bytes - at, "upload within the allocation");
+        self.context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        // SAFETY: the range lies within this allocation (asserted above), which is alive and exclusively borrowed.
+        unsafe { result::memcpy_htod_sync(self.address + at as u64, source) }
+            .map_err(CudaError::doing("copying to the device"))
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        self.context.record_err(self.context.bind_to_thread());
+        // SAFETY: allocated by `new` and freed only here. Users of the memory have finished: whoever enqueues work on
+        // it keeps it alive or synchronizes before (see `CudaTable`'s drop).
+        self.context.record_err(unsafe { result::free_sync(self.address) });
+    }
+}
+
+/// Page-locks memory that is there already, for as long as this value lives.
+#[derive(Debug)]
+struct Registration {
+    context: Arc<CudaContext>,
+    start: *mut std::ffi::c_void,
+    device_address: CUdeviceptr,
+}
+
+// SAFETY: the pointer is only handed back to the driver, which takes it from any thread.
+unsafe impl Send for Registration {}
+// SAFETY: as above; there is no method that changes anything through a shared reference.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// # Safety
+    /// `start..start + bytes` must stay mapped until this value is dropped.
+    unsafe fn new(context: &Arc<CudaContext>, start: *const u8, bytes: usize) -> Result<Registration, CudaError> {
+        context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        // A mapping of a file opened for reading can only be registered read-only, where the device knows that.
+        let read_only = context
+            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)
+            .is_ok_and(|supported| supported != 0);
+        let flags = sys::CU_MEMHOSTREGISTER_DEVICEMAP
+            | sys::CU_MEMHOSTREGISTER_PORTABLE
+            | if read_only { sys::CU_MEMHOSTREGISTER_READ_ONLY } else { 0 };
+        let start = start.cast_mut().cast();
+        // SAFETY: the range is mapped (the caller's promise) and the context is current.
+        unsafe { sys::cuMemHostRegister_v2(start, bytes, flags) }.result().map_err(|error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                CudaError::OutOfMemory { what: "page-locked host memory", bytes: bytes as u64, free: None }
+            }
+            _ => CudaError::Driver { doing: "page-locking host memory", error },
+        })?;
+        let mut registration = Registration { context: context.clone(), start, device_address: 0 };
+        // SAFETY: `start` was registered just now, with a mapping into the device.
+        unsafe { sys::cuMemHostGetDevicePointer_v2(&mut registration.device_address, start, 0) }
+            .result()
+            .map_err(CudaError::doing("mapping host memory into the device"))?;
+        Ok(registration)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.context.record_err(self.context.bind_to_thread());
+        // SAFETY: registered by `new`, unregistered only here, and still mapped (the promise of `new`'s caller).
+        self.context.record_err(unsafe { sys::cuMemHostUnregister(self.start) }.result());
+    }
+}
+
+/// Host memory that the device reads: allocated in huge pages where the system gives them, and page-locked.
+#[derive(Debug)]
+pub(crate) struct PinnedMemory {
+    // Declared before the mapping: fields are dropped in order, and pages are unlocked before they go.
+    registration: Registration,
+    _pages: MmapMut,
+}
+
+impl PinnedMemory {
+    /// `bytes` bytes, which `fill` writes before they are page-locked.
+    pub(crate) fn new(
+        context: &Arc<CudaContext>,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<PinnedMemory, CudaError> {
+        let mut pages = huge_pages(bytes.max(1)).ok_or(CudaError::OutOfMemory {
+            what: "page-locked host memory",
+            bytes: bytes as u64,
+            free: None,
+        })?;
+        fill(&mut pages[..bytes]);
+        // SAFETY: the mapping is kept in the same value and dropped after the registration.
+        let registration = unsafe { Registration::new(context, pages.as_ptr(), pages.len()) }?;
+        Ok(PinnedMemory { registration, _pages: pages })
+    }
+
+    /// Where the device sees the first byte.
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.registration.device_address
+    }
+}
+
+/// Zeroed pages, huge ones from the system's reserve, else transparent huge pages, else ordinary ones.
+fn huge_pages(bytes: usize) -> Option<MmapMut> {
+    const HUGE_LOG2: u8 = 21;
+    // Whole huge pages: the kernel unmaps nothing less.
+    let bytes = bytes.checked_next_multiple_of(1 << HUGE_LOG2)?;
+    if let Ok(pages) = memmap2::MmapOptions::new().len(bytes).huge(Some(HUGE_LOG2)).map_anon() {
+        return Some(pages);
+    }
+    let pages = MmapMut::map_anon(bytes).ok()?;
+    // Advice that is refused changes speed, nothing else.
+    #[cfg(target_os = "linux")]
+    let _ = pages.advise(memmap2::Advice::HugePage);
+    Some(pages)
+}
+
+/// Host memory of the caller, such as a mapped table file, that the device reads.
+///
+/// Page-locking 50 GB takes a while; do it once and share this value between tables. What it costs: the pages stay in
+/// memory, and file mappings come in ordinary pages of 4 KiB unless the file system has larger ones, which makes
+/// random rows slower than from memory that was allocated by [`Placement::Host`](crate::Placement::Host).
+#[derive(Debug)]
+pub struct PinnedMapping {
+    // Declared before the memory: fields are dropped in order, and pages are unlocked before they go.
+    registration: Registration,
+    bytes: usize,
+    _memory: Box<dyn std::fmt::Debug + Send + Sync>,
+}
+
+impl PinnedMapping {
+    /// Page-locks what `memory` refers to and maps it into the device. `memory` is kept until this value is dropped.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfMemory`] when the system does not lock so many pages (see `ulimit -l`), and
+    /// [`CudaError::Driver`]. An empty range is refused by the driver.
+    ///
+    /// # Safety
+    /// `memory.as_ref()` must give the same bytes, at the same place, each time and until this value is dropped, as a
+    /// memory map or a vector does, and nobody may change them while a request is in flight: the device reads them
+    /// unseen by the compiler.
+    pub unsafe fn new<M>(context: &Arc<CudaContext>, memory: M) -> Result<PinnedMapping, CudaError>
+    where
+        M: AsRef<[u8]> + std::fmt::Debug + Send + Sync + 'static,
+    {
+        // Boxed first, so that a value that holds its bytes inline has its final place.
+        let memory = Box::new(memory);
+        let slice = (*memory).as_ref();
+        let bytes = slice.len();
+        // SAFETY: the bytes stay where they are as long as `memory` lives (the caller's promise), which is kept here.
+        let registration = unsafe { Registration::new(context, slice.as_ptr(), bytes) }?;
+        Ok(PinnedMapping { registration, bytes, _memory: memory })
+    }
+
+    /// Where the device sees the first byte.
+    pub fn address(&self) -> CUdeviceptr {
+        self.registration.device_address
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_are_whole_and_zero() {
+        let pages = huge_pages(3).unwrap();
+        assert!(pages.len() == 1 << 21 && pages.iter().all(|&byte| byte == 0));
+        assert!(huge_pages(usize::MAX).is_none());
+    }
+}

@@ -1,0 +1,96 @@
+#!/bin/bash
+# Everything about the CUDA kernels that can be checked without a GPU. Needs cargo, a C++ compiler, python3 and, the
+# first time, about 50 MB of packages from PyPI, which stay in target/.
+#
+# usage: kernels/check-cuda.sh [--update] [machine-code | host]
+#   machine-code  NVRTC compiles the sources; the PTX and the report that are checked in are what comes out; ptxas warns
+#                 of nothing, no spills, no local memory, 16-byte stores
+#   host          the kernels on the CPU: the conformance suite in three orders of threads, again with the address and
+#                 undefined-behaviour sanitizers, a small part with the thread sanitizer, and every planted fault found
+#   --update      writes decode.ptx, bench.ptx and static-report.txt instead of comparing them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+update=false
+what=all
+for argument; do
+    case $argument in
+        --update) update=true ;;
+        machine-code | host) what=$argument ;;
+        *) sed -n '5,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    esac
+done
+
+nvrtc=nvidia-cuda-nvrtc-cu12==12.6.85
+ptxas=nvidia-cuda-nvcc-cu12==12.6.85
+nvdisasm=nvidia-cuda-nvdisasm==13.5.37
+# The least PTX version that has compute_90 is 7.8: drivers from 520 on take it.
+versions="7.8 8.0 8.1 8.2 8.3 8.4 8.5"
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# assemble PTX CUBIN: messages on stderr
+assemble() {
+    "$packages/cuda_nvcc/bin/ptxas" -arch=sm_90 -v --warn-on-spills --warn-on-local-memory-usage -Werror "$1" -o "$2"
+}
+
+# same FILE: the new one in $scratch is the one checked in, or becomes it
+same() {
+    if $update; then
+        cp "$scratch/$1" "kernels/$1"
+    elif ! cmp -s "$scratch/$1" "kernels/$1"; then
+        echo "kernels/$1 is not what the sources make; see the difference, then run kernels/check-cuda.sh --update" >&2
+        diff "kernels/$1" "$scratch/$1" | head -40 >&2
+        exit 1
+    fi
+}
+
+machine_code() {
+    local venv=target/cuda-tools stamp="$nvrtc $ptxas $nvdisasm"
+    if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
+        rm -rf "$venv"
+        python3 -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps "$nvrtc" "$ptxas" "$nvdisasm"
+        echo "$stamp" >"$venv/stamp"
+    fi
+    packages=$(echo "$PWD/$venv"/lib/python3*/site-packages/nvidia)
+
+    cargo build --quiet -p condprog-cuda --example ptx
+    : >"$scratch/messages"
+    : >"$scratch/listing"
+    for name in decode bench; do
+        LD_LIBRARY_PATH=$packages/cuda_nvrtc/lib target/debug/examples/ptx "kernels/$name.cu" >"$scratch/made.ptx"
+        assemble "$scratch/made.ptx" "$scratch/made.cubin" 2>>"$scratch/messages" || { cat "$scratch/messages" >&2; exit 1; }
+        # The lowest version that gives the same machine code.
+        for version in $versions; do
+            sed "s/^\.version .*/.version $version/" "$scratch/made.ptx" >"$scratch/$name.ptx"
+            if assemble "$scratch/$name.ptx" "$scratch/lowered.cubin" 2>/dev/null &&
+                cmp -s "$scratch/made.cubin" "$scratch/lowered.cubin"; then
+                break
+            fi
+            rm "$scratch/$name.ptx"
+        done
+        "$packages/cu13/bin/nvdisasm" -c "$scratch/made.cubin" >>"$scratch/listing" 2>/dev/null
+        same "$name.ptx"
+    done
+    python3 kernels/static_report.py "$scratch/messages" "$scratch/listing" >"$scratch/static-report.txt"
+    same static-report.txt
+    echo "machine code: $(grep -c '^decode' kernels/static-report.txt) decoders, PTX $(sed -n 's/^\.version //p' kernels/decode.ptx)," \
+        "no spills, no local memory, 16-byte stores; PTX and report are up to date"
+}
+
+host() {
+    export CONDPROG_REQUIRE=cuda-host${CONDPROG_REQUIRE:+,$CONDPROG_REQUIRE}
+    cargo test --quiet -p condprog-cuda-host
+    CONDPROG_HOST_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all" \
+        cargo test --quiet -p condprog-cuda-host --test conformance --test requests
+    CONDPROG_HOST_FLAGS="-fsanitize=thread -DCONDPROG_THREADS" \
+        cargo test --quiet -p condprog-cuda-host --test requests small
+    # The portable way to switch between threads, which other processors take.
+    CONDPROG_HOST_FLAGS="-DCONDPROG_UCONTEXT" cargo test --quiet -p condprog-cuda-host --test requests small
+    echo "host: the suite in three orders of threads, with sanitizers, and every planted fault found"
+}
+
+if [ $what != host ]; then machine_code; fi
+if [ $what != machine-code ] && ! $update; then host; fi
