@@ -1,0 +1,361 @@
+//! The command line.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use condprog_core::{Dtype, Missing, Rate};
+use condprog_cpu::{LEVEL_VARIABLE, Level};
+use condprog_table::{NonFinite, RestoredDtype, ScaleMode};
+
+/// Compresses the hashed n-gram tables of language models, checks the result, and decodes rows from it.
+#[derive(Debug, Parser)]
+#[command(name = "condprog", version, propagate_version = true, after_help = environment())]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Print one JSON object instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Show no progress
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+fn environment() -> String {
+    format!(
+        "Environment:\n  {LEVEL_VARIABLE}=portable|avx2|avx512  use this instruction set; all give the same bits\n  \
+         NO_COLOR=1                               no colors\n\nExit status: 0 done, 1 failed, 2 wrong usage."
+    )
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compress tables of a safetensors file; a run that was cut short goes on where it was
+    Compress(Compress),
+    /// Restore the tables of a table file, under the names of their sources
+    Decompress(Decompress),
+    /// Say what is in a table file
+    Inspect(Inspect),
+    /// Check a table file, and how far its rows are from their source
+    Verify(Verify),
+    /// Decode rows by their ids
+    Rows(Rows),
+    /// Compress, verify and decode a small real table that the program carries
+    Demo(Demo),
+    /// Measure encoding and decoding on this machine
+    Bench(Bench),
+}
+
+impl Command {
+    /// As the user types it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Command::Compress(_) => "compress",
+            Command::Decompress(_) => "decompress",
+            Command::Inspect(_) => "inspect",
+            Command::Verify(_) => "verify",
+            Command::Rows(_) => "rows",
+            Command::Demo(_) => "demo",
+            Command::Bench(_) => "bench",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compress {
+    /// The safetensors file with the tables
+    #[arg(value_name = "IN.safetensors")]
+    pub(crate) input: PathBuf,
+    /// The table file to write
+    #[arg(long, short, value_name = "OUT.safetensors")]
+    pub(crate) output: PathBuf,
+    /// Tables to compress, by name or pattern (* ? [..]); may be repeated. Default: every 2-D tensor of type F32, F16,
+    /// BF16 or F8_E4M3
+    #[arg(long = "tensor", value_name = "GLOB")]
+    pub(crate) tensors: Vec<String>,
+    /// Bits per value, 1 to 4 in steps of 0.25
+    #[arg(long, default_value = "2")]
+    pub(crate) rate: Rate,
+    /// How hard to search: 0 is fastest, 4 gives the smallest error
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=4))]
+    pub(crate) effort: u8,
+    /// What the scale of a row keeps
+    #[arg(long, value_enum, default_value_t = Scale::Norm)]
+    pub(crate) scale: Scale,
+    /// What to do with rows that have a NaN or an infinity, or whose scale is too large to store
+    #[arg(long, value_enum, default_value_t = OnNonFinite::Error)]
+    pub(crate) non_finite: OnNonFinite,
+    /// Rows that have one checksum, and are resumed as one. Default: 16 MiB of F32 values
+    #[arg(long, value_name = "N")]
+    pub(crate) block_rows: Option<u32>,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Decompress {
+    /// The table file
+    pub(crate) table: PathBuf,
+    /// The safetensors file to write
+    #[arg(long, short, value_name = "OUT.safetensors")]
+    pub(crate) output: PathBuf,
+    /// Number format
+    #[arg(long, value_enum, default_value_t = RestoredAs::Bf16)]
+    pub(crate) dtype: RestoredAs,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// The table file
+    pub(crate) table: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The table file
+    pub(crate) table: PathBuf,
+    /// The file it was made from: also measure how far restored rows are from theirs
+    #[arg(long, value_name = "IN.safetensors")]
+    pub(crate) against: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Rows {
+    /// The table file
+    pub(crate) table: PathBuf,
+    /// Ids of rows, in the order wanted
+    #[arg(
+        long,
+        value_name = "ID,ID,...",
+        value_delimiter = ',',
+        allow_hyphen_values = true,
+        required_unless_present = "ids_file"
+    )]
+    pub(crate) ids: Vec<i64>,
+    /// Ids from a file: text with white space or commas between them, an integer .npy, or a .safetensors with one
+    /// integer tensor; - for text from stdin
+    #[arg(long, value_name = "F", conflicts_with = "ids")]
+    pub(crate) ids_file: Option<PathBuf>,
+    /// The table. Default: the only one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tensor: Option<String>,
+    /// What an id gives that names no row (below 0, or not below the number of rows)
+    #[arg(long, value_enum, default_value_t = OnMissing::Error)]
+    pub(crate) missing: OnMissing,
+    /// Number format. Values in bf16 are written to .npy as their bits, uint16: NumPy has no bf16, and
+    /// array.view(ml_dtypes.bfloat16) makes them numbers
+    #[arg(long, value_enum, default_value_t = RowsAs::F32)]
+    pub(crate) dtype: RowsAs,
+    /// Write the rows to this file as an array [ids, values per row]. Default: print them
+    #[arg(long, short, value_name = "OUT.npy")]
+    pub(crate) output: Option<PathBuf>,
+    /// What decodes
+    #[arg(long, value_enum, default_value_t = Backend::Cpu)]
+    pub(crate) backend: Backend,
+    #[command(flatten)]
+    pub(crate) level: CpuLevel,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How hard to search: 0 is fastest, 4 gives the smallest error
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4))]
+    pub(crate) effort: u8,
+    /// What decodes
+    #[arg(long, value_enum, default_value_t = Backends::All)]
+    pub(crate) backend: Backends,
+    #[command(flatten)]
+    pub(crate) level: CpuLevel,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// What decodes
+    #[arg(long, value_enum, default_value_t = Backends::All)]
+    pub(crate) backend: Backends,
+    #[command(flatten)]
+    pub(crate) level: CpuLevel,
+    /// Bits per value
+    #[arg(long, default_value = "2")]
+    pub(crate) rate: Rate,
+    /// Values per row
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(crate) dim: u32,
+    /// Rows of the table that does not fit the caches
+    #[arg(long, value_name = "N", default_value_t = 1 << 23, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rows: u32,
+    /// Ids per request
+    #[arg(long, value_name = "N", default_value_t = 4096 * 48, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ids: u32,
+    /// Seconds for each figure
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Threads {
+    /// Threads that work. Default: one per processor
+    #[arg(long = "threads", value_name = "N")]
+    pub(crate) count: Option<NonZeroUsize>,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Force {
+    /// Overwrite the output
+    #[arg(long = "force")]
+    pub(crate) on: bool,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CpuLevel {
+    /// Instruction set of the CPU backend. Default: that of the environment variable, else the best here
+    #[arg(long = "cpu-level", value_name = "LEVEL", value_parser = level())]
+    pub(crate) level: Option<Level>,
+}
+
+fn level() -> impl clap::builder::TypedValueParser<Value = Level> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    PossibleValuesParser::new(Level::ALL.map(Level::name)).try_map(|name| name.parse::<Level>())
+}
+
+/// What the scale of a row keeps; see [`ScaleMode`].
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Scale {
+    /// The length of the row
+    Norm,
+    /// The row's projection on its source
+    Projection,
+    /// The smallest squared error
+    LeastSquares,
+    /// One scale for the whole table
+    Global,
+}
+
+impl From<Scale> for ScaleMode {
+    fn from(scale: Scale) -> ScaleMode {
+        match scale {
+            Scale::Norm => ScaleMode::Norm,
+            Scale::Projection => ScaleMode::Projection,
+            Scale::LeastSquares => ScaleMode::LeastSquares,
+            Scale::Global => ScaleMode::Global,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnNonFinite {
+    /// Stop and name the value
+    Error,
+    /// Make them zero rows, and count them
+    Zero,
+}
+
+impl From<OnNonFinite> for NonFinite {
+    fn from(policy: OnNonFinite) -> NonFinite {
+        match policy {
+            OnNonFinite::Error => NonFinite::Error,
+            OnNonFinite::Zero => NonFinite::Zero,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnMissing {
+    /// A row of zeros
+    Zero,
+    /// An error that names the id
+    Error,
+}
+
+impl From<OnMissing> for Missing {
+    fn from(missing: OnMissing) -> Missing {
+        match missing {
+            OnMissing::Zero => Missing::Zero,
+            OnMissing::Error => Missing::Error,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RowsAs {
+    Bf16,
+    F16,
+    F32,
+}
+
+impl From<RowsAs> for Dtype {
+    fn from(dtype: RowsAs) -> Dtype {
+        match dtype {
+            RowsAs::Bf16 => Dtype::Bf16,
+            RowsAs::F16 => Dtype::F16,
+            RowsAs::F32 => Dtype::F32,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum RestoredAs {
+    Bf16,
+    F16,
+    F32,
+    /// That of the source
+    Source,
+}
+
+impl From<RestoredAs> for RestoredDtype {
+    fn from(dtype: RestoredAs) -> RestoredDtype {
+        match dtype {
+            RestoredAs::Bf16 => RestoredDtype::Bf16,
+            RestoredAs::F16 => RestoredDtype::F16,
+            RestoredAs::F32 => RestoredDtype::F32,
+            RestoredAs::Source => RestoredDtype::Source,
+        }
+    }
+}
+
+/// A backend of this build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    /// The CPU
+    Cpu,
+    /// A GPU through WebGPU; the environment variable WGPU_ADAPTER_NAME chooses which
+    #[cfg(feature = "wgpu")]
+    Wgpu,
+}
+
+/// One backend, or all of this build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backends {
+    /// Every backend of this build
+    All,
+    /// The CPU
+    Cpu,
+    /// The GPUs that WebGPU reaches
+    #[cfg(feature = "wgpu")]
+    Wgpu,
+}
+
+impl Backends {
+    /// The backends meant.
+    pub(crate) fn list(self) -> Vec<Backend> {
+        match self {
+            Backends::All => Backend::value_variants().to_vec(),
+            Backends::Cpu => vec![Backend::Cpu],
+            #[cfg(feature = "wgpu")]
+            Backends::Wgpu => vec![Backend::Wgpu],
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The commands, one module each.
+
+pub(crate) mod bench;
+pub(crate) mod compress;
+pub(crate) mod decompress;
+pub(crate) mod demo;
+pub(crate) mod inspect;
+pub(crate) mod rows;
+pub(crate) mod verify;

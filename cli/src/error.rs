@@ -1,0 +1,96 @@
+//! What a command fails with, and what the user can do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use condprog_core::{BatchError, LayoutError};
+use condprog_cpu::UnsupportedLevel;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Of a table file or its source.
+    #[error(transparent)]
+    Table(#[from] condprog_table::Error),
+    /// The command line asks for what cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// Nothing can be printed.
+    #[error("cannot write to stdout: {0}")]
+    Stdout(#[source] io::Error),
+    /// A file of ids is malformed.
+    #[error("{}: {message}", .path.display())]
+    Ids { path: PathBuf, message: String },
+    /// The request does not fit the table.
+    #[error(transparent)]
+    Request(#[from] BatchError),
+    /// A width that the rate does not allow.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// There is no such instruction-set level here.
+    #[error(transparent)]
+    Level(#[from] UnsupportedLevel),
+    /// A backend cannot be had here.
+    #[error("backend {backend}: {message}")]
+    Unavailable { backend: String, message: String },
+    /// A backend failed.
+    #[error("backend {backend}: {message}")]
+    Backend { backend: String, message: String },
+    /// Nothing of what was asked for could be compressed; what and why has been said.
+    #[error("none of {0} tensors can be compressed")]
+    NothingLeft(usize),
+    /// No threads.
+    #[error("cannot start threads: {0}")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
+}
+
+impl Error {
+    /// A short name that stays, for machines to compare.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Error::Table(error) => error.code(),
+            Error::Usage(_) => "usage",
+            Error::Io { .. } => "io",
+            Error::Stdout(_) => "stdout",
+            Error::Ids { .. } => "ids",
+            Error::Request(BatchError::MissingRow { .. }) => "missing-row",
+            Error::Request(_) => "request",
+            Error::Layout(_) => "layout",
+            Error::Level(_) => "level",
+            Error::Unavailable { .. } => "unavailable",
+            Error::Backend { .. } => "backend",
+            Error::NothingLeft(_) => "nothing-left",
+            Error::Threads(_) => "threads",
+        }
+    }
+
+    /// What helps, in terms of the command line, where the message does not say so itself.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        use condprog_table::Error as Table;
+        match self {
+            Error::Table(Table::OutputExists { .. } | Table::OtherRun { .. }) => Some("the option is --force"),
+            Error::Table(Table::Row { .. }) => {
+                Some("--non-finite zero makes such rows zero rows and counts them; what is done is kept")
+            }
+            Error::Table(Table::DiskFull { .. }) => Some("make room, then give the same command again: it goes on"),
+            Error::Table(Table::Width { .. }) | Error::Layout(_) => {
+                Some("width times --rate must be a whole number of bits, at least 16; rates go from 1 to 4 by 0.25")
+            }
+            Error::Request(BatchError::MissingRow { .. }) => Some("--missing zero gives a row of zeros for such ids"),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Error::Usage(_) => ExitCode::from(2),
+            // Who reads has seen enough.
+            Error::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        }
+    }
+}

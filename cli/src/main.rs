@@ -1,0 +1,57 @@
+//! `condprog`: compresses the hashed n-gram tables of language models, checks the result, and decodes rows from it.
+//!
+//! Results go to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod backend;
+mod baseline;
+mod commands;
+mod error;
+mod ids;
+mod measure;
+mod npy;
+mod text;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use error::Error;
+use ui::Ui;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let (name, ui) = (arguments.command.name(), Ui::new(arguments.json, arguments.quiet));
+    match run(&arguments.command, &ui) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::FAILURE,
+        Err(error) => {
+            ui.fail(name, &error);
+            error.exit_code()
+        }
+    }
+}
+
+/// What became of a command that ran to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All was as it should be.
+    Done,
+    /// It found or met a fault, and has said so.
+    Failed,
+}
+
+fn run(command: &Command, ui: &Ui) -> Result<Outcome, Error> {
+    match command {
+        Command::Compress(options) => commands::compress::run(options, ui),
+        Command::Decompress(options) => commands::decompress::run(options, ui),
+        Command::Inspect(options) => commands::inspect::run(options, ui),
+        Command::Verify(options) => commands::verify::run(options, ui),
+        Command::Rows(options) => commands::rows::run(options, ui),
+        Command::Demo(options) => commands::demo::run(options, ui),
+        Command::Bench(options) => commands::bench::run(options, ui),
+    }
+}
