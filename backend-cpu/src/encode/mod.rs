@@ -160,6 +160,11 @@ impl Encoder {
             .zip(values.chunks_exact_mut(dim))
             .map(|(row, values)| Target::new(self.layout, row, self.rule, values))
             .collect();
+        // Padding, and rows nobody trained, come in long runs: nothing to search for.
+        if targets.iter().all(|target| target.as_ref().map_or(true, |target| target.energy == 0.0)) {
+            records.fill(0);
+            return targets.into_iter().map(|target| target.map(|_| Outcome::Zero)).collect();
+        }
         let limit = Metric::TARGET_LIMIT;
         for (t, lanes) in search::lane_mut(&mut block.targets).chunks_exact_mut(V::ROWS).enumerate() {
             for (row, lane) in lanes.iter_mut().enumerate() {
