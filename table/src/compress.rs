@@ -9,7 +9,7 @@ use std::thread;
 use condprog_core::encoder::{EncodeError, Metric, Outcome, ScaleRule, Search};
 use condprog_core::scale::Nearest;
 use condprog_core::{Layout, LayoutError, Rate, Scale};
-use condprog_cpu::Encoder;
+use condprog_cpu::{Encoder, Level};
 use rayon::prelude::*;
 
 use crate::checksum;
@@ -156,6 +156,8 @@ pub fn compress(
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
     let output = output.as_ref();
+    // Said at once, not after hours of measuring.
+    Level::detect()?;
     on_threads(options.threads, || {
         let plan = Plan::new(sources, output, options)?;
         run(sources, output, options, plan, progress)
@@ -483,7 +485,6 @@ fn encode(
     resumed_rows: u64,
     progress: &Progress<'_>,
 ) -> Result<(), Error> {
-    let encoders = plan.segments.iter().map(|s| encoder(plan, s, options)).collect::<Result<Vec<_>, _>>()?;
     let total = plan.head.tables.iter().map(|table| table.rows).sum();
     let mut counter = Counter::new(Stage::Encode, progress, resumed_rows, total);
     let mut blocks = Vec::new();
@@ -504,38 +505,45 @@ fn encode(
         let writer = thread::Builder::new()
             .spawn_scoped(scope, move || write(plan, receive, partial, journal, done))
             .map_err(Error::Threads)?;
-        let coded = code_blocks(sources, plan, &encoders, blocks, options.non_finite, send, &mut counter);
+        let coded = code_blocks(sources, plan, options, blocks, send, &mut counter);
         // A writer that failed is why nothing more could be sent: its error comes first.
         writer.join().expect("the writer does not panic").and(coded)
     })
 }
 
-fn encoder(plan: &Plan, segment: &PlannedSegment, options: &CompressOptions) -> Result<Encoder, Error> {
-    let rule = match options.scale {
+fn scale_rule(segment: &SegmentInfo, scale: ScaleMode) -> ScaleRule {
+    match scale {
         ScaleMode::Norm => ScaleRule::Norm,
         ScaleMode::Projection => ScaleRule::Projection,
         ScaleMode::LeastSquares => ScaleRule::LeastSquares,
         ScaleMode::Global => {
-            let bits = plan.info(segment).1.global_scale.expect("measured before anything is coded");
+            let bits = segment.global_scale.expect("measured before anything is coded");
             ScaleRule::Global(Scale::from_bits(bits))
         }
-    };
-    Ok(Encoder::new(segment.layout, rule, Search::effort(options.effort))?)
+    }
 }
 
 fn code_blocks(
     sources: &mut [Box<dyn RowSource>],
     plan: &Plan,
-    encoders: &[Encoder],
+    options: &CompressOptions,
     blocks: Vec<Block<(usize, u64)>>,
-    policy: NonFinite,
     send: SyncSender<Coded>,
     counter: &mut Counter<'_>,
 ) -> Result<(), Error> {
     let mut values = Vec::new();
+    // An encoder keeps memory per thread: one at a time, and the same one for as long as it fits.
+    let mut current: Option<(Layout, ScaleRule, Encoder)> = None;
     read_ahead(sources, blocks.into_iter(), |block, raw| {
         let (segment, index) = block.tag;
-        let (table, encoder) = (&plan.info(&plan.segments[segment]).0.name, &encoders[segment]);
+        let planned = &plan.segments[segment];
+        let (layout, rule) = (planned.layout, scale_rule(plan.info(planned).1, options.scale));
+        let fits = |(l, r, _): &(Layout, ScaleRule, Encoder)| (*l, *r) == (layout, rule);
+        let (.., encoder) = match current.take().filter(fits) {
+            Some(encoder) => current.insert(encoder),
+            None => current.insert((layout, rule, Encoder::new(layout, rule, Search::effort(options.effort))?)),
+        };
+        let table = &plan.info(planned).0.name;
         let (dim, stride) = (raw.dim, encoder.layout().record_bytes());
         let mut records = vec![0; raw.rows() * stride];
         let mut counts = Counts::default();
@@ -547,7 +555,7 @@ fn code_blocks(
             to_f32(&raw, start, &mut values);
             let outcomes = encoder.encode(&values, &mut records[start * stride..end * stride]);
             for (row, outcome) in (start..).zip(outcomes) {
-                match (outcome, policy) {
+                match (outcome, options.non_finite) {
                     (Ok(Outcome::Coded), _) => {}
                     (Ok(Outcome::Zero), _) => counts.zero += 1,
                     (Ok(Outcome::Underflow), _) => counts.underflow += 1,
