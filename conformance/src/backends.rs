@@ -1,4 +1,5 @@
-//! The backends that this build of the program has. Each has a cargo feature and a module, and a line in [`NAMES`] and in [`run`].
+//! The backends that this build of the program has. Each has a cargo feature, a module, and a line in [`NAMES`] and in
+//! [`run`].
 
 use condprog_conformance::Report;
 
@@ -6,6 +7,8 @@ use condprog_conformance::Report;
 pub(crate) const NAMES: &[&str] = &[
     #[cfg(feature = "cpu")]
     "cpu",
+    #[cfg(feature = "cuda")]
+    "cuda",
     #[cfg(feature = "wgpu")]
     "wgpu",
 ];
@@ -14,9 +17,11 @@ pub(crate) const NAMES: &[&str] = &[
 pub(crate) fn run(done: &mut dyn FnMut(Report)) {
     #[cfg(feature = "cpu")]
     cpu::run(done);
+    #[cfg(feature = "cuda")]
+    cuda::run(done);
     #[cfg(feature = "wgpu")]
     wgpu::run(done);
-    #[cfg(not(any(feature = "cpu", feature = "wgpu")))]
+    #[cfg(not(any(feature = "cpu", feature = "cuda", feature = "wgpu")))]
     let _ = done;
 }
 
@@ -51,6 +56,31 @@ mod cpu {
             let name = format!("cpu/{level}");
             done(check_decoder(&name, &Cpu(level)));
             done(check_encoder(&name, &Cpu(level)));
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use condprog_conformance::{Backend, Report, check_with_device};
+    use condprog_core::{BackendError, Decoder, Table};
+    use condprog_cuda::{CudaDecoder, Device, Placement};
+
+    struct Cuda(Device, Placement);
+
+    impl Backend for Cuda {
+        fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {
+            CudaDecoder::new(&self.0, table, self.1)
+        }
+    }
+
+    pub(super) fn run(done: &mut dyn FnMut(Report)) {
+        for (name, placement) in [
+            ("cuda/device", Placement::Device),
+            ("cuda/host", Placement::Host),
+            ("cuda/split", Placement::Split { device_share: 0.4 }),
+        ] {
+            done(check_with_device(name, Device::open(0).map(|device| Cuda(device, placement))));
         }
     }
 }

@@ -10,7 +10,7 @@ use condprog_conformance::{REQUIRE_VARIABLE, Report, Verdict, unmet};
 const USAGE: &str = "\
 usage: condprog-conformance [--json]
 
-Runs the conformance suites over every backend of this build (cargo features cpu, on by default, and wgpu) and prints
+Runs the conformance suites over every backend of this build (cargo features cpu, on by default, cuda, wgpu) and prints
 for each whether all bits are right: exact, FAILED, or no device.
 
   --json  print one JSON object instead of text
