@@ -249,8 +249,9 @@ impl Shared {
                 let poller = self.poller.get_or_init(|| {
                     let (sender, polls) = mpsc::channel::<Poll>();
                     let (device, faults) = (self.device.clone(), Arc::clone(&self.faults));
-                    // Ends when the GPU is dropped, and with it the sender.
-                    std::thread::spawn(move || {
+                    // Ends when the GPU is dropped, and with it the sender. Where no thread can be had the receiver is
+                    // dropped, and sending fails.
+                    let _ = std::thread::Builder::new().name("condprog-wgpu".to_owned()).spawn(move || {
                         for (index, done) in polls {
                             // The future may have been dropped.
                             let _ = done.send(poll(&device, &faults, index));
@@ -258,8 +259,10 @@ impl Shared {
                     });
                     sender
                 });
-                let stopped =
-                    || Error::Refused { what: "waiting for the device", message: "its thread is gone".to_owned() };
+                let stopped = || Error::Refused {
+                    what: "waiting for the device",
+                    message: "there is no thread for it".to_owned(),
+                };
                 poller.send((index, sender)).map_err(|_| stopped())?;
                 done.await.map_err(|_| stopped())?
             }
@@ -386,7 +389,8 @@ fn poll(device: &wgpu::Device, faults: &Faults, index: wgpu::SubmissionIndex) ->
     let wait = wgpu::PollType::Wait { submission_index: Some(index), timeout: None };
     // wgpu panics when the driver reports a loss or a want of memory in a wait; a caller shall get an error.
     match catch_unwind(AssertUnwindSafe(|| device.poll(wait))) {
-        Ok(Ok(_)) => Ok(()),
+        // Calls on a lost device do nothing and report nothing, so the wait for them looks.
+        Ok(Ok(_)) => faults.check(),
         Ok(Err(error)) => {
             faults.check()?;
             Err(Error::Refused { what: WHAT, message: error.to_string() })
@@ -395,5 +399,48 @@ fn poll(device: &wgpu::Device, faults: &Faults, index: wgpu::SubmissionIndex) ->
             let _ = faults.lost.set("the driver gave up in a wait".to_owned());
             faults.check()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use condprog_core::{BackendError, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn what_the_driver_reports_has_a_kind() {
+        let source = || Box::new(std::fmt::Error) as Box<dyn std::error::Error + Send + Sync>;
+        let kind = |error| refusal("testing", error).kind();
+        assert_eq!(kind(wgpu::Error::OutOfMemory { source: source() }), ErrorKind::OutOfMemory);
+        let description = String::new();
+        assert_eq!(kind(wgpu::Error::Validation { source: source(), description }), ErrorKind::Other);
+        let description = String::new();
+        assert_eq!(kind(wgpu::Error::Internal { source: source(), description }), ErrorKind::Other);
+    }
+
+    /// Needs a device; the tests in `tests/` see to it that there is one where it is required.
+    #[test]
+    fn errors_inside_and_outside_of_calls_are_reported_once() {
+        let Ok(gpu) = Gpu::open(&Options::default()) else { return };
+        let gpu = gpu.shared();
+        // A buffer for nothing is against the rules.
+        let refused = || gpu.buffer(wgpu::BufferUsages::empty(), 16, false);
+        for _ in 0..2 {
+            let error = gpu.guarded("testing", refused).unwrap_err();
+            assert!(matches!(&error, Error::Refused { what: "testing", .. }), "{error}");
+            assert_eq!(gpu.guarded("testing", || 1), Ok(1));
+        }
+        refused();
+        let error = gpu.guarded("testing", || 1).unwrap_err();
+        assert!(matches!(&error, Error::Refused { what: "an earlier call", .. }), "{error}");
+        assert_eq!(gpu.guarded("testing", || 1), Ok(1));
+    }
+
+    #[test]
+    fn sizes_asked_for_stay_within_the_limits() {
+        assert_eq!(bounded(None, 100), 100);
+        assert_eq!(bounded(Some(7), 100), 7);
+        assert_eq!(bounded(Some(700), 100), 100);
     }
 }
