@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::file::block_range;
 use crate::format::{self, ChecksumInfo, PROGRAM, SegmentInfo, SourceRecord, TableInfo};
 use crate::journal::{Counts, Entry, Head, JOURNAL_SUFFIX, Journal};
-use crate::output::{Partial, with_suffix};
+use crate::output::{Partial, refuse_same, with_suffix};
 use crate::source::{RawRows, RowSource, SourceFile, SourceInfo};
 use crate::stream::{Block, Counter, Progress, Stage, default_block_rows, on_threads, read_ahead};
 
@@ -158,6 +158,10 @@ pub fn compress(
     let output = output.as_ref();
     // Said at once, not after hours of measuring.
     Level::detect()?;
+    if sources.is_empty() {
+        return Err(Error::NothingToDo);
+    }
+    sources.iter().flat_map(|source| source.files()).try_for_each(|input| refuse_same(input, output))?;
     on_threads(options.threads, || {
         let plan = Plan::new(sources, output, options)?;
         run(sources, output, options, plan, progress)

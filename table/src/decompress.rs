@@ -1,5 +1,6 @@
 //! A table file to an ordinary safetensors file.
 
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -13,7 +14,7 @@ use crate::format::TableInfo;
 use crate::fp8;
 use crate::header::{Header, METADATA_KEY, TensorEntry};
 use crate::journal::JOURNAL_SUFFIX;
-use crate::output::{Partial, with_suffix};
+use crate::output::{Partial, refuse_same, with_suffix};
 use crate::source::{SCALE_DTYPE, SourceDtype};
 use crate::stream::{Counter, Progress, Stage, default_block_rows, on_threads};
 
@@ -56,6 +57,7 @@ pub fn decompress(
     progress: &Progress<'_>,
 ) -> Result<u64, Error> {
     let output = output.as_ref();
+    refuse_same(file.path(), output)?;
     on_threads(options.threads, || {
         let tables = file.tables().iter().map(|table| Restored::new(table, options.dtype));
         let tables = tables.collect::<Result<Vec<_>, _>>()?;
@@ -122,9 +124,10 @@ impl<'a> Restored<'a> {
 fn layout<'a>(output: &Path, mut tables: Vec<Restored<'a>>) -> Result<(Vec<u8>, Vec<Restored<'a>>), Error> {
     tables.sort_by_key(|table| std::cmp::Reverse(table.dtype.size()));
     let mut entries: Vec<TensorEntry> = Vec::new();
+    let mut names = HashSet::from([METADATA_KEY.to_string()]);
     let mut end = 0u64;
     let mut place = |name: &str, dtype: &str, shape: [u64; 2], size: u64| {
-        if name == METADATA_KEY || entries.iter().any(|entry| entry.name == name) {
+        if !names.insert(name.to_string()) {
             return Err(Error::NameTaken { tensor: name.into() });
         }
         // Restored tables are larger than any file that is really there: counted with care.
@@ -165,7 +168,7 @@ fn restore(
     let total = tables.iter().map(|restored| restored.table.rows).sum();
     let mut counter = Counter::new(Stage::Restore, progress, 0, total);
     for restored in tables {
-        let segments = file.segments(&restored.table.name)?;
+        let segments = file.segments_of(restored.table);
         let table = Table::new(&segments).expect("checked when the file was opened");
         let decoder = CpuDecoder::new(table)?;
         let (rows, dim) = (restored.table.rows, u64::from(restored.table.dim));

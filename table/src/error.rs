@@ -128,6 +128,15 @@ pub enum Error {
         /// The name.
         tensor: String,
     },
+    /// There is nothing to compress.
+    #[error("no table to compress, expected at least one")]
+    NothingToDo,
+    /// The output is what is read.
+    #[error("{} is both input and output, expected two files", .path.display())]
+    SameFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// The output is there already.
     #[error("{} exists; force overwrites it", .path.display())]
     OutputExists {
@@ -203,6 +212,8 @@ impl Error {
             Error::SegmentRows { .. } => "segment-rows",
             Error::Option { .. } => "option",
             Error::NameTaken { .. } => "name-taken",
+            Error::NothingToDo => "nothing-to-do",
+            Error::SameFile { .. } => "same-file",
             Error::OutputExists { .. } => "output-exists",
             Error::OtherRun { .. } => "other-run",
             Error::Busy { .. } => "busy",

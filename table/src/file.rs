@@ -135,8 +135,12 @@ impl TableFile {
     /// # Errors
     /// [`Error::NoTable`].
     pub fn segments(&self, name: &str) -> Result<Vec<Segment<'_>>, Error> {
-        let table = self.table(name)?;
-        Ok(table.segments.iter().map(|segment| self.segment(table, segment)).collect())
+        Ok(self.segments_of(self.table(name)?))
+    }
+
+    /// The segments of a table of this file.
+    pub(crate) fn segments_of(&self, table: &TableInfo) -> Vec<Segment<'_>> {
+        table.segments.iter().map(|segment| self.segment(table, segment)).collect()
     }
 
     /// A segment of a table of this file.

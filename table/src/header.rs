@@ -4,7 +4,7 @@
 //! type, or offset for tensor" without saying which, refuses a whole checkpoint for one data type it does not know,
 //! and writes `__metadata__` in random order. The tests hold this module against it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read};
 
@@ -50,6 +50,8 @@ pub struct Header {
     pub tensors: Vec<TensorEntry>,
     /// Where the data starts in the file.
     pub data_start: u64,
+    /// Where in `tensors` a name is: checkpoints have tens of thousands.
+    places: HashMap<String, usize>,
 }
 
 /// A file that is not the safetensors file it should be.
@@ -268,12 +270,18 @@ impl Header {
         if expected < u128::from(got) {
             return Err(HeaderError::Trailing { got, expected: expected as u64 });
         }
-        Ok(Header { metadata: raw.metadata, tensors, data_start })
+        let places = tensors.iter().enumerate().map(|(place, tensor)| (tensor.name.clone(), place)).collect();
+        Ok(Header { metadata: raw.metadata, tensors, data_start, places })
     }
 
     /// A tensor by its name.
     pub fn tensor(&self, name: &str) -> Option<&TensorEntry> {
-        self.tensors.iter().find(|tensor| tensor.name == name)
+        self.place(name).map(|place| &self.tensors[place])
+    }
+
+    /// Where in [`Header::tensors`] a tensor is.
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
     }
 
     /// A string of the metadata.

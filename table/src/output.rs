@@ -105,6 +105,15 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// Refuses to replace a file by what is made from it, forced or not.
+pub(crate) fn refuse_same(input: &Path, output: &Path) -> Result<(), Error> {
+    match (input.canonicalize(), output.canonicalize()) {
+        (Ok(input), Ok(output)) if input == output => Err(Error::SameFile { path: output }),
+        // What is not there cannot be the same, and is reported where it is opened.
+        _ => Ok(()),
+    }
+}
+
 fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
     if !force && output.try_exists().context("look for", output)? {
         return Err(Error::OutputExists { path: output.into() });

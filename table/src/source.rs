@@ -109,6 +109,11 @@ pub trait RowSource: Send {
     /// resumes only against an equal one.
     fn identity(&self) -> &str;
 
+    /// The files that are read; none of them may be the output.
+    fn files(&self) -> &[PathBuf] {
+        &[]
+    }
+
     /// Reads `rows` rows from `first` on.
     ///
     /// # Errors
@@ -387,8 +392,7 @@ impl SourceFile {
                 return Err(SourceError::NoTables);
             }
         }
-        let place = |name: &str| self.header.tensors.iter().position(|tensor| tensor.name == name);
-        names.sort_by_key(|name| place(name));
+        names.sort_by_key(|name| self.header.place(name));
         names.dedup();
         names.into_iter().map(|name| self.describe(name)).collect()
     }
@@ -455,6 +459,10 @@ impl RowSource for FileRows {
 
     fn identity(&self) -> &str {
         &self.identity
+    }
+
+    fn files(&self) -> &[PathBuf] {
+        std::slice::from_ref(&self.path)
     }
 
     fn read(&mut self, first: u64, rows: usize) -> Result<RawRows, Error> {

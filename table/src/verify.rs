@@ -348,7 +348,7 @@ fn compare(
     source: Box<dyn RowSource>,
     counter: &mut Counter<'_>,
 ) -> Result<Sums, Error> {
-    let segments = file.segments(&info.name)?;
+    let segments = file.segments_of(info);
     let table = Table::new(&segments).expect("checked when the file was opened");
     let decoder = CpuDecoder::new(table)?;
     let size = default_block_rows(u64::from(info.dim));

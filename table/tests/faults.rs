@@ -9,8 +9,8 @@ use common::{Folder, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_core::Rate;
 use condprog_table::source::SourceFile;
 use condprog_table::{
-    CompressOptions, Error, NonFinite, ScaleMode, SegmentPlan, TableFile, Update, VerifyOptions, compress_file, quiet,
-    verify,
+    CompressOptions, DecompressOptions, Error, NonFinite, ScaleMode, SegmentPlan, TableFile, Update, VerifyOptions,
+    compress_file, decompress, quiet, verify,
 };
 use safetensors::tensor::Dtype;
 
@@ -201,6 +201,30 @@ fn an_output_is_not_overwritten_unless_forced() {
 }
 
 #[test]
+fn a_file_is_not_replaced_by_what_is_made_from_it() {
+    let folder = Folder::new();
+    let (input, output) = (folder.path("in"), folder.path("out"));
+    f32_table(&input, "t", 16, &rows(10, 16, 1));
+    let before = fs::read(&input).unwrap();
+    let force = CompressOptions { force: true, ..options(4) };
+    assert!(matches!(compress(&input, &input, &force), Err(Error::SameFile { .. })));
+    compress(&input, &output, &force).unwrap();
+    let file = TableFile::open(&output).unwrap();
+    let options = DecompressOptions { force: true, ..Default::default() };
+    assert!(matches!(decompress(&file, &output, &options, &quiet), Err(Error::SameFile { .. })));
+    assert_eq!(fs::read(&input).unwrap(), before);
+    assert!(TableFile::open(&output).is_ok());
+}
+
+#[test]
+fn nothing_to_compress_is_an_error() {
+    let folder = Folder::new();
+    let error = condprog_table::compress(&mut [], folder.path("out"), &options(4), &quiet).unwrap_err();
+    assert!(matches!(error, Error::NothingToDo));
+    assert!(folder.list().is_empty());
+}
+
+#[test]
 fn two_tensors_of_one_name_are_refused() {
     let folder = Folder::new();
     let (input, output) = (folder.path("in"), folder.path("out"));
@@ -270,7 +294,7 @@ fn every_job_can_be_stopped() {
     let file = TableFile::open(&output).unwrap();
     let source = SourceFile::open(&input).unwrap();
     let stop = |_: &Update<'_>| ControlFlow::Break(());
-    let result = condprog_table::decompress(&file, &restored, &Default::default(), &stop);
+    let result = decompress(&file, &restored, &DecompressOptions::default(), &stop);
     assert!(matches!(result, Err(Error::Cancelled)));
     let result = verify(&file, Some(&source), &VerifyOptions::default(), &stop);
     assert!(matches!(result, Err(Error::Cancelled)));
