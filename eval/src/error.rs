@@ -1,0 +1,88 @@
+//! What can go wrong in an evaluation.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use condprog_core::encoder::EncodeError;
+use condprog_core::error::LayoutError;
+
+/// An error of an evaluation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The table could not be read.
+    #[error(transparent)]
+    Table(#[from] condprog_table::Error),
+    /// A width or rate that the format does not have.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The encoder is not available at the level asked for.
+    #[error(transparent)]
+    Level(#[from] condprog_cpu::UnsupportedLevel),
+    /// A row that cannot be coded.
+    #[error("row {row} of the sample: {source}")]
+    Row {
+        /// Which, from 0 in the sample.
+        row: usize,
+        /// Why.
+        source: EncodeError,
+    },
+    /// A tensor is missing or of another type or shape.
+    #[error("{}: tensor {tensor:?} is {got}, expected {expected}", path.display())]
+    Tensor {
+        /// The file.
+        path: PathBuf,
+        /// Name.
+        tensor: String,
+        /// Got.
+        got: String,
+        /// Expected.
+        expected: String,
+    },
+    /// A safetensors file that is not well-formed.
+    #[error("{}: not a safetensors file: {source}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: safetensors::SafeTensorError,
+    },
+    /// A method needs something that was not given.
+    #[error("method {method} needs {need}")]
+    Need {
+        /// The method.
+        method: String,
+        /// What it needs.
+        need: &'static str,
+    },
+    /// No method has this name.
+    #[error("no method matches {pattern:?}, expected a name such as {example}")]
+    Method {
+        /// Got.
+        pattern: String,
+        /// A valid name.
+        example: String,
+    },
+    /// A pattern is malformed.
+    #[error("pattern {pattern:?} is malformed: {reason}")]
+    Pattern {
+        /// Got.
+        pattern: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, source: impl Into<io::Error>) -> Error {
+        Error::Io { path: path.into(), source: source.into() }
+    }
+}

@@ -1,0 +1,130 @@
+//! `condprog-eval`: what methods cost in quality.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use condprog_eval::harness::{self, LanguageModelFiles, LanguageModelHarness};
+use condprog_eval::report::{Options, Report, Sample, kl_lines, write_csv};
+use condprog_eval::{Error, Method};
+use lexopt::prelude::*;
+
+const USAGE: &str = "\
+usage: condprog-eval table FILE --tensor NAME -o FOLDER [--trace FILE] [--kl FILE.csv] [--sample N] [--seed N]
+       condprog-eval gaussian DIM -o FOLDER [--sample N] [--seed N]
+       condprog-eval kl FOLDER -o FILE.csv [--windows N]
+       condprog-eval kl-summary FILE.csv -o FILE.csv
+
+table       runs every method on a sample of a table's rows: index.html, CSV files and plots in FOLDER
+gaussian    the same on standard normal rows of DIM values
+kl          runs the language model of FOLDER with every method's rows and appends KL and loss per window to FILE.csv;
+            methods that the file has already are left out
+kl-summary  means and 95 % intervals of such a file, over all domains and in each
+
+--methods PATTERNS   names or patterns, separated by commas (every method of the catalogue)
+--sample N           rows (20000)
+--seed N             seed of the sample (1)
+--trace FILE         safetensors file with an I32 or I64 tensor of row ids
+--kl FILE.csv        what kl has written, to be shown with the rest
+--windows N          windows per domain (8)";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(message)) => {
+            eprintln!("condprog-eval: {message}\n\n{USAGE}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Eval(error)) => {
+            eprintln!("condprog-eval: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+enum Failure {
+    Usage(String),
+    Eval(Error),
+}
+
+impl From<lexopt::Error> for Failure {
+    fn from(error: lexopt::Error) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Eval(error)
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let mut parser = lexopt::Parser::from_env();
+    let mut values: Vec<String> = Vec::new();
+    let (mut out, mut tensor, mut windows) = (None::<PathBuf>, None::<String>, 8usize);
+    let mut options = Options { methods: Vec::new(), ..Options::default() };
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => {
+                println!("{USAGE}");
+                return Ok(());
+            }
+            Short('o') | Long("output") => out = Some(parser.value()?.into()),
+            Long("windows") => windows = parser.value()?.parse()?,
+            Long("methods") => {
+                for pattern in parser.value()?.string()?.split(',') {
+                    options.methods.extend(Method::matching(pattern)?);
+                }
+            }
+            Long("tensor") => tensor = Some(parser.value()?.string()?),
+            Long("sample") => options.sample = parser.value()?.parse()?,
+            Long("seed") => options.seed = parser.value()?.parse()?,
+            Long("trace") => options.trace = Some(parser.value()?.into()),
+            Long("kl") => options.kl = Some(parser.value()?.into()),
+            Value(value) => values.push(value.string()?),
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    if options.methods.is_empty() {
+        options.methods = Method::catalogue();
+    }
+    let usage = |message: &str| Failure::Usage(message.into());
+    let out = out.ok_or_else(|| usage("no output: expected -o"))?;
+    if options.sample == 0 || windows == 0 {
+        return Err(usage("--sample and --windows expect at least 1"));
+    }
+    match values.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["table", file] => {
+            let tensor = tensor.ok_or_else(|| usage("no table: expected --tensor"))?;
+            report(Sample::of_table(Path::new(file), &tensor, &options)?, &options, &out)
+        }
+        ["gaussian", dim] => {
+            let dim: usize = dim.parse().map_err(|_| usage("DIM is no number"))?;
+            if dim == 0 {
+                return Err(usage("DIM expects at least 1"));
+            }
+            report(Sample::gaussian(options.sample as usize, dim, options.seed), &options, &out)
+        }
+        ["kl", folder] => kl(Path::new(folder), &out, windows, &options.methods),
+        ["kl-summary", file] => Ok(write_csv(&out, &kl_lines(&harness::read(Path::new(file))?))?),
+        _ => Err(usage("expected table, gaussian, kl or kl-summary, and what it takes")),
+    }
+}
+
+fn report(sample: Sample, options: &Options, out: &Path) -> Result<(), Failure> {
+    let report = Report::of(sample, options, |method| eprintln!("{method}"))?;
+    Ok(report.write(out)?)
+}
+
+fn kl(folder: &Path, out: &Path, windows: usize, methods: &[Method]) -> Result<(), Failure> {
+    let harness = LanguageModelHarness::open(LanguageModelFiles::in_folder(folder), windows)?;
+    eprintln!("{} rows", harness.rows().len());
+    harness.run(methods, out, |found| {
+        let (kl, loss) = (found.divergence.kl(), found.divergence.loss_change());
+        println!(
+            "{:32} {:7.2} bytes  relative MSE {:.5}  KL {:.6} +- {:.6}  loss {:+.5} +- {:.5}",
+            found.method, found.row_bytes, found.relative_mse, kl.mean, kl.half, loss.mean, loss.half
+        );
+    })?;
+    Ok(())
+}

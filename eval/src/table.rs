@@ -1,0 +1,103 @@
+//! Rows and traces from files.
+
+use std::path::Path;
+
+use condprog_table::source::{FileRows, RowSource, SourceFile};
+
+use crate::error::Error;
+use crate::language_model::{integers, safetensors};
+use crate::rows::Rows;
+
+/// Ids that lie closer together than this many bytes are read in one piece.
+const GAP: u64 = 1 << 20;
+/// Bytes that one read takes at most, and one row at least.
+const READ: u64 = 16 << 20;
+
+/// A source table, to be read by row ids.
+pub struct SourceTable {
+    rows: FileRows,
+}
+
+impl SourceTable {
+    /// Opens a table of a safetensors file.
+    ///
+    /// # Errors
+    /// [`Error::Table`] when the file or the tensor cannot be read.
+    pub fn open(path: &Path, tensor: &str) -> Result<SourceTable, Error> {
+        Ok(SourceTable { rows: SourceFile::open(path)?.table(tensor)? })
+    }
+
+    /// Rows of the table.
+    pub fn len(&self) -> u64 {
+        self.rows.info().rows
+    }
+
+    /// Whether the table has no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Values per row.
+    pub fn dim(&self) -> usize {
+        self.rows.info().dim as usize
+    }
+
+    /// Bytes per row, scales included.
+    pub fn row_bytes(&self) -> u64 {
+        self.rows.info().row_bytes()
+    }
+
+    /// Number format.
+    pub fn dtype(&self) -> &'static str {
+        self.rows.info().dtype.name()
+    }
+
+    /// Reads rows by ascending ids.
+    ///
+    /// # Errors
+    /// [`Error::Table`] when they cannot be read.
+    ///
+    /// # Panics
+    /// When ids do not ascend or name no row.
+    pub fn read(&mut self, ids: &[u64]) -> Result<Rows, Error> {
+        assert!(ids.is_sorted() && ids.last().is_none_or(|&last| last < self.len()), "ids ascend and name rows");
+        let (dim, row_bytes) = (self.dim(), self.row_bytes());
+        let mut values = vec![0.0; ids.len() * dim];
+        let mut out = values.chunks_exact_mut(dim);
+        let near = |a: &u64, b: &u64| (b - a) * row_bytes <= GAP;
+        for run in ids.chunk_by(near) {
+            let mut run = run;
+            while let Some(&first) = run.first() {
+                let fits = run.partition_point(|&id| (id - first) * row_bytes < READ);
+                let (now, later) = run.split_at(fits);
+                let block = self.rows.read(first, (now[fits - 1] - first + 1) as usize)?;
+                for (&id, out) in now.iter().zip(&mut out) {
+                    let row = (id - first) as usize;
+                    block.to_f32(row..row + 1, out);
+                }
+                run = later;
+            }
+        }
+        Ok(Rows::new(dim, values))
+    }
+}
+
+/// How often each row of a table is asked for by a trace: the first I32 or I64 tensor of a safetensors file, in name
+/// order, any shape. Ids that name no row are not counted.
+///
+/// # Errors
+/// [`Error`] when the file cannot be read or has no such tensor.
+pub fn trace_counts(path: &Path, rows: u64) -> Result<Vec<u32>, Error> {
+    let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
+    let file = safetensors(path, &bytes)?;
+    let mut names = file.names();
+    names.sort_unstable();
+    let (_, ids) = integers(path, &file, names.first().copied().unwrap_or("ids"))?;
+    let mut counts = vec![0u32; rows as usize];
+    for id in ids {
+        if let Some(count) = usize::try_from(id).ok().and_then(|id| counts.get_mut(id)) {
+            *count += 1;
+        }
+    }
+    Ok(counts)
+}
