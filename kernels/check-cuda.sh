@@ -2,11 +2,13 @@
 # Everything about the CUDA kernels that can be checked without a GPU. Needs cargo, a C++ compiler, python3 and, the
 # first time, about 50 MB of packages from PyPI, which stay in target/.
 #
-# usage: kernels/check-cuda.sh [--update] [machine-code | host]
+# usage: kernels/check-cuda.sh [--update] [machine-code | host | backend]
 #   machine-code  NVRTC compiles the sources; the PTX and the report that are checked in are what comes out; ptxas warns
 #                 of nothing, no spills, no local memory, 16-byte stores
 #   host          the kernels on the CPU: the conformance suite in three orders of threads, again with the address and
 #                 undefined-behaviour sanitizers, a small part with the thread sanitizer, and every planted fault found
+#   backend       the CUDA backend with a driver that is simulated on the CPU: the conformance suite with each placement,
+#                 requests on streams and in graphs, refusals of the driver, the examples, the benchmark's code
 #   --update      writes decode.ptx, bench.ptx and static-report.txt instead of comparing them
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,8 +18,8 @@ what=all
 for argument; do
     case $argument in
         --update) update=true ;;
-        machine-code | host) what=$argument ;;
-        *) sed -n '5,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+        machine-code | host | backend) what=$argument ;;
+        *) sed -n '5,13s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 
@@ -92,5 +94,31 @@ host() {
     echo "host: the suite in three orders of threads, with sanitizers, and every planted fault found"
 }
 
-if [ $what != host ]; then machine_code; fi
-if [ $what != machine-code ] && ! $update; then host; fi
+backend() {
+    local libraries=target/debug/examples driver
+    cargo build --quiet -p condprog-cuda --examples
+    # Without a driver: nothing panics, and the examples say why they do nothing.
+    cargo test --quiet -p condprog-cuda
+    "$libraries/stream" | grep -q 'not run: no CUDA driver' || [ -e /dev/nvidia0 ]
+    python3 backend-cuda/examples/c_abi.py "$libraries/libc_abi.so"
+
+    driver=$(cargo run --quiet -p condprog-cuda-host --example driver -- "$PWD/target/tmp")
+    c++ -std=c++17 -Wall -Wextra -Werror backend-cuda/examples/c_abi.cpp "-L$libraries" -lc_abi "-L$driver" -lcuda \
+        -o "$scratch/c_abi"
+    (
+        export LD_LIBRARY_PATH=$driver:$PWD/$libraries CONDPROG_REQUIRE=cuda
+        cargo test --quiet -p condprog-cuda
+        "$libraries/stream"
+        "$scratch/c_abi" | grep -q '^first missing position: 1$'
+        cargo run --quiet -p condprog-cuda --example gpu_check -- --small --bench-only "$scratch/report" >/dev/null
+        grep -q '"exact": true' "$scratch/report/bench.json"
+    )
+    echo "backend: the suite with each placement, streams, graphs, refusals, examples and benchmark on a simulated driver"
+}
+
+case $what in
+    all) machine_code; if ! $update; then host; backend; fi ;;
+    machine-code) machine_code ;;
+    host) host ;;
+    backend) backend ;;
+esac

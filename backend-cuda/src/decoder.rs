@@ -11,11 +11,11 @@ use crate::device::Device;
 use crate::error::CudaError;
 use crate::host::Staging;
 use crate::memory::{DeviceMemory, PinnedMapping};
-use crate::placement::{self, MappedSegment, Memory, PlacedSegment, Placement};
+use crate::placement::{self, Keep, MappedSegment, PlacedSegment, Placement};
 
 /// A table on a device.
 ///
-/// Requests may be enqueued from any thread. Dropping it waits until the device has finished all work, then frees the
+/// Requests may be enqueued from any thread. Dropping it waits until the context has finished all work, then frees the
 /// table.
 #[derive(Debug)]
 pub struct CudaDecoder {
@@ -24,7 +24,8 @@ pub struct CudaDecoder {
     layouts: Vec<Layout>,
     segment_count: u32,
     segments: DeviceMemory,
-    memory: Vec<Memory>,
+    /// Kept, and freed as any of this crate's memory: when the context has no work left.
+    _memory: Vec<Keep>,
     pub(crate) staging: Mutex<Option<Staging>>,
 }
 
@@ -110,7 +111,7 @@ impl CudaDecoder {
         segments: &[MappedSegment],
     ) -> Result<CudaDecoder, CudaError> {
         let segments = placement::in_mapping(&mapping, segments)?;
-        CudaDecoder::assemble(device, &segments, vec![Memory::Mapping(mapping)])
+        CudaDecoder::assemble(device, &segments, vec![Box::new(mapping)])
     }
 
     /// A table whose segments lie at addresses that the caller answers for.
@@ -126,7 +127,7 @@ impl CudaDecoder {
         CudaDecoder::assemble(device, segments, Vec::new())
     }
 
-    fn assemble(device: &Device, placed: &[PlacedSegment], memory: Vec<Memory>) -> Result<CudaDecoder, CudaError> {
+    fn assemble(device: &Device, placed: &[PlacedSegment], memory: Vec<Keep>) -> Result<CudaDecoder, CudaError> {
         let (segments, rows) = placement::for_kernels(placed)?;
         let segment_count = u32::try_from(segments.len())
             .map_err(|_| CudaError::Segment { segment: u32::MAX as usize, problem: "is beyond the last possible" })?;
@@ -147,7 +148,7 @@ impl CudaDecoder {
             layouts: with_rows.collect(),
             segment_count,
             segments: on_device,
-            memory,
+            _memory: memory,
             staging: Mutex::new(None),
         })
     }
@@ -267,14 +268,5 @@ impl CudaDecoder {
         // SAFETY: the segments are this decoder's and name memory that it keeps (or whose owner promised to, for
         // `from_addresses`); the rest is the caller's promise.
         unsafe { self.device.launch(&kernel, grid, stream, request) }
-    }
-}
-
-impl Drop for CudaDecoder {
-    fn drop(&mut self) {
-        // Requests may be in flight on streams that only their owners know.
-        let context = self.device.context();
-        context.record_err(context.synchronize());
-        self.memory.clear();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use condprog_core::{Batch, Decoder, Output, ShapeMismatch, TableShape};
+use condprog_core::{Batch, Decoder, Dtype, Output, ShapeMismatch, TableShape};
 use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaContext, result};
 
@@ -60,7 +60,7 @@ impl Decoder for CudaDecoder {
 }
 
 impl CudaDecoder {
-    fn decode_pieces<T>(&self, ids: &[i64], out: &mut [T], dtype: condprog_core::Dtype) -> Result<(), CudaError> {
+    fn decode_pieces<T>(&self, ids: &[i64], out: &mut [T], dtype: Dtype) -> Result<(), CudaError> {
         let (context, dim) = (self.device.context(), self.table_shape().dim as usize);
         let rows_at_once = (PIECE / (dim * size_of::<T>())).max(1);
         // A request that failed left nothing in the staging that the next one relies on.
@@ -79,13 +79,7 @@ impl CudaDecoder {
         Ok(())
     }
 
-    fn enqueue_piece<T>(
-        &self,
-        staging: &Staging,
-        ids: &[i64],
-        out: &mut [T],
-        dtype: condprog_core::Dtype,
-    ) -> Result<(), CudaError> {
+    fn enqueue_piece<T>(&self, staging: &Staging, ids: &[i64], out: &mut [T], dtype: Dtype) -> Result<(), CudaError> {
         let stream = staging.stream.handle;
         self.device.context().bind_to_thread().map_err(CudaError::doing("making the context current"))?;
         let request = RawRequest {
@@ -108,7 +102,7 @@ impl CudaDecoder {
 
 /// A stream of this crate's own. Not cudarc's, the first of which makes it track the events of every slice.
 #[derive(Debug)]
-struct Stream {
+pub(crate) struct Stream {
     context: Arc<CudaContext>,
     handle: CUstream,
 }
@@ -119,14 +113,18 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    fn new(context: &Arc<CudaContext>) -> Result<Stream, CudaError> {
+    pub(crate) fn new(context: &Arc<CudaContext>) -> Result<Stream, CudaError> {
         context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
         let handle = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(CudaError::doing("making a stream"))?;
         Ok(Stream { context: context.clone(), handle })
     }
 
-    fn synchronize(&self) -> Result<(), CudaError> {
+    pub(crate) fn handle(&self) -> CUstream {
+        self.handle
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
         // SAFETY: the stream lives as long as `self`.
         unsafe { result::stream::synchronize(self.handle) }.map_err(CudaError::doing("decoding"))

@@ -56,9 +56,9 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        self.context.record_err(self.context.bind_to_thread());
-        // SAFETY: allocated by `new` and freed only here. Users of the memory have finished: whoever enqueues work on
-        // it keeps it alive or synchronizes before (see `CudaTable`'s drop).
+        // Work on the memory may be in flight on streams that only their owners know.
+        self.context.record_err(self.context.synchronize());
+        // SAFETY: allocated by `new` and freed only here; the context, current since the call above, has no work left.
         self.context.record_err(unsafe { result::free_sync(self.address) });
     }
 }
@@ -107,7 +107,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.context.record_err(self.context.bind_to_thread());
+        // As for device memory.
+        self.context.record_err(self.context.synchronize());
         // SAFETY: registered by `new`, unregistered only here, and still mapped (the promise of `new`'s caller).
         self.context.record_err(unsafe { sys::cuMemHostUnregister(self.start) }.result());
     }
@@ -118,7 +119,8 @@ impl Drop for Registration {
 pub(crate) struct PinnedMemory {
     // Declared before the mapping: fields are dropped in order, and pages are unlocked before they go.
     registration: Registration,
-    _pages: MmapMut,
+    pages: MmapMut,
+    bytes: usize,
 }
 
 impl PinnedMemory {
@@ -136,12 +138,17 @@ impl PinnedMemory {
         fill(&mut pages[..bytes]);
         // SAFETY: the mapping is kept in the same value and dropped after the registration.
         let registration = unsafe { Registration::new(context, pages.as_ptr(), pages.len()) }?;
-        Ok(PinnedMemory { registration, _pages: pages })
+        Ok(PinnedMemory { registration, pages, bytes })
     }
 
     /// Where the device sees the first byte.
     pub(crate) fn address(&self) -> CUdeviceptr {
         self.registration.device_address
+    }
+
+    /// What `fill` wrote.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.pages[..self.bytes]
     }
 }
 

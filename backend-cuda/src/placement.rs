@@ -1,5 +1,6 @@
 //! Where the records of a table lie, and putting them there.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use condprog_core::{Layout, Table};
@@ -64,21 +65,16 @@ pub struct MappedSegment {
     pub offset: usize,
 }
 
-/// What keeps records alive.
-#[derive(Debug)]
-pub(crate) enum Memory {
-    Device(#[allow(dead_code)] DeviceMemory),
-    Pinned(#[allow(dead_code)] PinnedMemory),
-    Mapping(#[allow(dead_code)] Arc<PinnedMapping>),
-}
+/// What keeps records where they are.
+pub(crate) type Keep = Box<dyn Debug + Send + Sync>;
 
 /// Copies a table to where it shall lie.
 pub(crate) fn place(
     context: &Arc<CudaContext>,
     table: &Table<'_>,
     placement: Placement,
-) -> Result<(Vec<PlacedSegment>, Vec<Memory>), CudaError> {
-    let (mut placed, mut memory) = (Vec::new(), Vec::new());
+) -> Result<(Vec<PlacedSegment>, Vec<Keep>), CudaError> {
+    let (mut placed, mut memory) = (Vec::new(), Vec::<Keep>::new());
     for segment in table.segments() {
         let device_rows = placement.device_rows(segment.rows)?;
         // In range of usize: the segment's slice holds more.
@@ -87,13 +83,13 @@ pub(crate) fn place(
             let mut part = DeviceMemory::new(context, on_device.len())?;
             part.upload(0, on_device)?;
             placed.push(PlacedSegment { rows: device_rows, layout: segment.layout, records: part.address() });
-            memory.push(Memory::Device(part));
+            memory.push(Box::new(part));
         }
         if !on_host.is_empty() {
             let part = PinnedMemory::new(context, on_host.len(), |bytes| bytes.copy_from_slice(on_host))?;
             let rows = segment.rows - device_rows;
             placed.push(PlacedSegment { rows, layout: segment.layout, records: part.address() });
-            memory.push(Memory::Pinned(part));
+            memory.push(Box::new(part));
         }
         if segment.records.is_empty() {
             placed.push(PlacedSegment { rows: 0, layout: segment.layout, records: 0 });

@@ -24,7 +24,7 @@
 
 #include "device.h"
 
-#include CONDPROG_KERNEL
+#include "decode.cu"
 #include "bench.cu"
 
 namespace {

@@ -14,10 +14,11 @@ pub const COMPILER_VARIABLE: &str = "CXX";
 /// The environment variable with more flags for it, such as `-fsanitize=address`.
 pub const FLAGS_VARIABLE: &str = "CONDPROG_HOST_FLAGS";
 
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 5] = [
     ("block.h", include_str!("../cpp/block.h")),
     ("block.cpp", include_str!("../cpp/block.cpp")),
     ("device.h", include_str!("../cpp/device.h")),
+    ("driver.cpp", include_str!("../cpp/driver.cpp")),
     ("main.cpp", include_str!("../cpp/main.cpp")),
 ];
 
@@ -48,8 +49,7 @@ impl Program {
     /// # Errors
     /// [`HostError::NoCompiler`], [`HostError::Compile`] and [`HostError::Io`].
     pub fn new(folder: &Path) -> Result<Program, HostError> {
-        let flags = env::var(FLAGS_VARIABLE).unwrap_or_default();
-        Program::build(folder, cuda::DECODE, &flags.split_whitespace().collect::<Vec<_>>())
+        Program::build(folder, cuda::DECODE, &words(&flags_of_environment()))
     }
 
     /// Any text of the kernel, with more flags.
@@ -57,39 +57,64 @@ impl Program {
     /// # Errors
     /// As [`Program::new`].
     pub fn build(folder: &Path, kernel: &str, flags: &[&str]) -> Result<Program, HostError> {
-        let compiler = env::var(COMPILER_VARIABLE).unwrap_or_else(|_| "c++".into());
-        let mut hasher = DefaultHasher::new();
-        (&compiler, kernel, cuda::BENCH, flags, SOURCES, FLAGS).hash(&mut hasher);
-        let path = folder.join(format!("cuda-host-{:016x}", hasher.finish()));
-        if path.exists() {
-            return Ok(Program { path });
-        }
-        // Built beside its name and renamed when whole: tests run at the same time.
-        let work = path.with_extension(format!("{}-{:?}", process::id(), std::thread::current().id()));
-        fs::create_dir_all(&work)?;
-        for (name, text) in SOURCES {
-            fs::write(work.join(name), text)?;
-        }
-        fs::write(work.join("decode.cu"), kernel)?;
-        fs::write(work.join("bench.cu"), cuda::BENCH)?;
-        let output = Command::new(&compiler)
-            .args(FLAGS)
-            .args(flags)
-            .arg("-DCONDPROG_KERNEL=\"decode.cu\"")
-            .args(["block.cpp", "main.cpp", "-o", "program"])
-            .current_dir(&work)
-            .output()
-            .map_err(|error| HostError::NoCompiler { command: compiler, error })?;
-        if !output.status.success() {
-            return Err(HostError::Compile(String::from_utf8_lossy(&output.stderr).into_owned()));
-        }
-        fs::rename(work.join("program"), &path)?;
-        fs::remove_dir_all(&work)?;
-        Ok(Program { path })
+        Ok(Program { path: compile(folder, "main.cpp", kernel, flags)? })
     }
 
     /// The executable file.
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Builds the driver without a GPU (`cpp/driver.cpp`) as `libcuda.so` in a folder of its own within `folder`, and gives
+/// that folder, for `LD_LIBRARY_PATH`.
+///
+/// # Errors
+/// As [`Program::new`].
+pub fn simulated_driver(folder: &Path) -> Result<PathBuf, HostError> {
+    let flags = flags_of_environment();
+    let flags = [&["-shared", "-fPIC", "-fvisibility=hidden"], &words(&flags)[..]].concat();
+    let built = compile(folder, "driver.cpp", cuda::DECODE, &flags)?;
+    let folder = built.with_extension("driver");
+    fs::create_dir_all(&folder)?;
+    fs::copy(&built, folder.join("libcuda.so"))?;
+    Ok(folder)
+}
+
+fn flags_of_environment() -> String {
+    env::var(FLAGS_VARIABLE).unwrap_or_default()
+}
+
+fn words(flags: &str) -> Vec<&str> {
+    flags.split_whitespace().collect()
+}
+
+/// Compiles `main` with the model of a block, unless that was done before.
+fn compile(folder: &Path, main: &str, kernel: &str, flags: &[&str]) -> Result<PathBuf, HostError> {
+    let compiler = env::var(COMPILER_VARIABLE).unwrap_or_else(|_| "c++".into());
+    let mut hasher = DefaultHasher::new();
+    (&compiler, main, kernel, cuda::BENCH, flags, SOURCES, FLAGS).hash(&mut hasher);
+    let path = folder.join(format!("cuda-host-{:016x}", hasher.finish()));
+    if path.exists() {
+        return Ok(path);
+    }
+    // Built beside its name and renamed when whole: tests run at the same time.
+    let work = path.with_extension(format!("{}-{:?}", process::id(), std::thread::current().id()));
+    fs::create_dir_all(&work)?;
+    for (name, text) in SOURCES.iter().chain(&[("decode.cu", kernel), ("bench.cu", cuda::BENCH)]) {
+        fs::write(work.join(name), text)?;
+    }
+    let output = Command::new(&compiler)
+        .args(FLAGS)
+        .args(flags)
+        .args(["block.cpp", main, "-o", "program"])
+        .current_dir(&work)
+        .output()
+        .map_err(|error| HostError::NoCompiler { command: compiler, error })?;
+    if !output.status.success() {
+        return Err(HostError::Compile(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    fs::rename(work.join("program"), &path)?;
+    fs::remove_dir_all(&work)?;
+    Ok(path)
 }

@@ -14,6 +14,6 @@ mod decoder;
 mod error;
 mod process;
 
-pub use build::{COMPILER_VARIABLE, FLAGS_VARIABLE, Program};
+pub use build::{COMPILER_VARIABLE, FLAGS_VARIABLE, Program, simulated_driver};
 pub use decoder::{HostDecoder, Order, Shape, gather};
 pub use error::HostError;
