@@ -8,11 +8,12 @@
 
 use std::arch::x86_64::*;
 
-use condprog_core::Record;
 use condprog_core::program::LEVELS;
+use condprog_core::{Record, Scale};
 
+use super::Half;
 use super::plan::{Aligned, GROUP, Plan, Scratch, unroll};
-use super::{Half, scaled};
+use super::scaled::{self, Planes};
 
 static LEVEL_BYTES: Aligned<[u8; 128]> = Aligned(LEVELS);
 
@@ -36,20 +37,19 @@ pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mu
         let (planes, add) = match half {
             Half::Bf16 => scaled::bf16(scale),
             Half::F16 => {
-                own = scaled::f16(scale);
+                own = f16(scale);
                 (&own, 0)
             }
         };
-        let (low, high) = (Lookup::new(&planes.low), Lookup::new(&planes.high));
+        let planes = [tables(&planes.low), tables(&planes.high)];
         let add = _mm256_set1_epi8(add as i8);
         let hashes = Hashes::new(plan, code, scale.variant());
         for (group, out) in out.chunks_mut(GROUP).enumerate() {
             let (h0, h1) = hashes.group(group);
             let index = index(h0, h1);
             let sign = _mm256_and_si256(index, _mm256_set1_epi8(i8::MIN));
-            let steps = steps(index);
-            let low = low.get(&steps);
-            let high = _mm256_or_si256(_mm256_add_epi8(high.get(&steps), add), sign);
+            let [low, high] = look_up(&planes, index);
+            let high = _mm256_or_si256(_mm256_add_epi8(high, add), sign);
             // `index` packed lane by lane, unpacking undoes it.
             let values = [_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)];
             if let Ok(out) = <&mut [u16; GROUP]>::try_from(&mut *out) {
@@ -74,7 +74,7 @@ pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scr
     let (layout, dim, stride) = (plan.layout, plan.layout.dim() as usize, Scratch::stride(plan.layout));
     let codes = scratch.room(layout, records.len());
     unroll_all(plan, records, codes);
-    let levels = Lookup::new(&LEVEL_BYTES.0);
+    let levels = [tables(&LEVEL_BYTES.0)];
     let rows = records.iter().zip(codes.chunks_exact(stride)).zip(out.chunks_exact_mut(dim));
     for ((bytes, code), out) in rows {
         let scale = Record::new(layout, bytes).scale;
@@ -88,7 +88,7 @@ pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scr
         for (group, out) in out.chunks_mut(GROUP).enumerate() {
             let (h0, h1) = hashes.group(group);
             let index = index(h0, h1);
-            let magnitudes = levels.get(&steps(index));
+            let [magnitudes] = look_up(&levels, index);
             let negative = _mm256_cmpgt_epi8(_mm256_setzero_si256(), index);
             let level = _mm256_sub_epi8(_mm256_xor_si256(magnitudes, negative), negative);
             // Back to the order of values: `index` packed lane by lane.
@@ -107,6 +107,24 @@ pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scr
             out.copy_from_slice(&values[..out.len()]);
         }
     }
+}
+
+/// As [`scaled::f16`]; the conversion rounds once, to nearest even, whatever the CPU's rounding mode.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn f16(scale: Scale) -> Planes {
+    let alpha = _mm256_set1_ps(scale.alpha() as f32);
+    let mut words = [0; 128];
+    for (words, levels) in words.chunks_exact_mut(8).zip(LEVEL_BYTES.0.chunks_exact(8)) {
+        // SAFETY: eight bytes are read and eight words written.
+        unsafe {
+            let levels = _mm256_cvtepu8_epi32(_mm_loadl_epi64(levels.as_ptr().cast()));
+            let values = _mm256_mul_ps(_mm256_cvtepi32_ps(levels), alpha);
+            let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
+            _mm_storeu_si128(words.as_mut_ptr().cast(), halves);
+        }
+    }
+    Planes::of(&words)
 }
 
 /// All codes first: what is stored here is read back in other pieces, which would stall if it were still in flight.
@@ -136,53 +154,45 @@ fn index(h0: __m256i, h1: __m256i) -> __m256i {
     _mm256_packus_epi16(_mm256_srli_epi16(h0, 8), _mm256_srli_epi16(h1, 8))
 }
 
-/// `index - 16k` for k = 0..8, without signs: below zero, and so out of a shuffle's reach, where the index is smaller.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn steps(index: __m256i) -> [__m256i; 8] {
-    let mut steps = [_mm256_and_si256(index, _mm256_set1_epi8(127)); 8];
-    for k in 1..8 {
-        steps[k] = _mm256_sub_epi8(steps[k - 1], _mm256_set1_epi8(16));
-    }
-    steps
-}
-
 /// 128 bytes to be looked up by shuffles of 16: each table holds the difference to the one before, so that the
 /// exclusive or of all tables up to the one an index falls into is the entry.
-struct Lookup {
-    tables: [__m256i; 8],
+#[inline]
+#[target_feature(enable = "avx2")]
+fn tables(bytes: &[u8; 128]) -> [__m256i; 8] {
+    let mut tables = [_mm256_setzero_si256(); 8];
+    let mut before = _mm256_setzero_si256();
+    for (table, bytes) in tables.iter_mut().zip(bytes.chunks_exact(16)) {
+        // SAFETY: 16 bytes are read.
+        let own = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) };
+        *table = _mm256_xor_si256(own, before);
+        before = own;
+    }
+    tables
 }
 
-impl Lookup {
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn new(bytes: &[u8; 128]) -> Lookup {
-        let mut tables = [_mm256_setzero_si256(); 8];
-        let mut before = _mm256_setzero_si256();
-        for (table, bytes) in tables.iter_mut().zip(bytes.chunks_exact(16)) {
-            // SAFETY: 16 bytes are read.
-            let own = unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) };
-            *table = _mm256_xor_si256(own, before);
-            before = own;
+/// Looks the low seven bits of 32 bytes up in several tables. A shuffle gives zero where its index is negative, and
+/// `index - 16k` is that for the tables above the one it falls into.
+///
+/// One call for all planes: called twice, the compiler would not inline it.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn look_up<const PLANES: usize>(planes: &[[__m256i; 8]; PLANES], index: __m256i) -> [__m256i; PLANES] {
+    let mut step = _mm256_and_si256(index, _mm256_set1_epi8(127));
+    let mut entries = [_mm256_setzero_si256(); PLANES];
+    for k in 0..8 {
+        for (entry, tables) in entries.iter_mut().zip(planes) {
+            *entry = _mm256_xor_si256(*entry, _mm256_shuffle_epi8(tables[k], step));
         }
-        Lookup { tables }
+        step = _mm256_sub_epi8(step, _mm256_set1_epi8(16));
     }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn get(&self, steps: &[__m256i; 8]) -> __m256i {
-        let mut entry = _mm256_shuffle_epi8(self.tables[0], steps[0]);
-        for (&table, &step) in self.tables.iter().zip(steps).skip(1) {
-            entry = _mm256_xor_si256(entry, _mm256_shuffle_epi8(table, step));
-        }
-        entry
-    }
+    entries
 }
 
 /// The state hashes of one row.
 struct Hashes<'a> {
     plan: &'a Plan,
     code: &'a [u8],
+    groups: usize,
     variant: __m256i,
 }
 
@@ -190,7 +200,9 @@ impl<'a> Hashes<'a> {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new(plan: &'a Plan, code: &'a [u8], variant: u8) -> Hashes<'a> {
-        Hashes { plan, code, variant: _mm256_set1_epi16((u16::from(variant) << 12) as i16) }
+        let groups = (plan.layout.dim() as usize).div_ceil(GROUP);
+        assert!(code.len() >= (groups - 1) * plan.group_bytes + plan.lane_offsets[3] + 16, "room for 16 bytes");
+        Hashes { plan, code, groups, variant: _mm256_set1_epi16((u16::from(variant) << 12) as i16) }
     }
 
     /// The hashes of the 32 states of a group: values 0..8 and 8..16 in the lanes of the first vector, 16..24 and
@@ -198,24 +210,36 @@ impl<'a> Hashes<'a> {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn group(&self, group: usize) -> (__m256i, __m256i) {
-        let code = &self.code[group * self.plan.group_bytes..];
-        (self.lanes(code, 0), self.lanes(code, 2))
+        debug_assert!(group < self.groups);
+        // SAFETY: `new` has checked that all lanes of all groups have 16 bytes; callers go through the groups of a row.
+        unsafe {
+            let code = self.code.as_ptr().add(group * self.plan.group_bytes);
+            (self.lanes(code, 0), self.lanes(code, 2))
+        }
     }
 
+    /// Lanes `lane` and `lane + 1` of a group, `lane` being 0 or 2.
+    ///
+    /// # Safety
+    /// From `code` on, 16 bytes must be readable behind the offsets of both lanes.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn lanes(&self, code: &[u8], lane: usize) -> __m256i {
+    unsafe fn lanes(&self, code: *const u8, lane: usize) -> __m256i {
         let plan = self.plan;
-        let bytes = |lane: usize| {
-            let code = &code[plan.lane_offsets[lane]..][..16];
-            // SAFETY: 16 bytes are read.
-            unsafe { _mm_loadu_si128(code.as_ptr().cast()) }
-        };
-        let code = _mm256_set_m128i(bytes(lane + 1), bytes(lane));
-        // SAFETY: shuffles and powers are 64 bytes of which 32 from 16 * lane bytes on are read, lane 0 or 2.
-        let (first, third, powers) = unsafe {
-            let load = |bytes: *const u8| _mm256_loadu_si256(bytes.add(16 * lane).cast());
-            (load(plan.narrow.0[0].as_ptr()), load(plan.narrow.0[1].as_ptr()), load(plan.powers.0.as_ptr().cast()))
+        // No closures here: they would be compiled without the instruction set, and called.
+        // SAFETY: the caller vouches for the code; shuffles and powers are 64 bytes, of which 32 from 16 * lane bytes on
+        // are read.
+        let (code, first, third, powers) = unsafe {
+            let (first, third, powers) = (plan.narrow.0[0].as_ptr(), plan.narrow.0[1].as_ptr(), plan.powers.0.as_ptr());
+            (
+                _mm256_loadu2_m128i(
+                    code.add(plan.lane_offsets[lane + 1]).cast(),
+                    code.add(plan.lane_offsets[lane]).cast(),
+                ),
+                _mm256_loadu_si256(first.add(16 * lane).cast()),
+                _mm256_loadu_si256(third.add(16 * lane).cast()),
+                _mm256_loadu_si256(powers.add(8 * lane).cast()),
+            )
         };
         let first = _mm256_mullo_epi16(_mm256_shuffle_epi8(code, first), powers);
         let third = _mm256_mulhi_epu16(_mm256_shuffle_epi8(code, third), powers);

@@ -7,11 +7,12 @@
 
 use std::arch::x86_64::*;
 
-use condprog_core::Record;
 use condprog_core::program::LEVELS;
+use condprog_core::{Record, Scale};
 
-use super::plan::{Aligned, GROUP, Plan, Scratch, unroll};
-use super::{Half, scaled};
+use super::Half;
+use super::plan::{Aligned, GROUP, Plan, Scratch, WideShuffle, unroll};
+use super::scaled::{self, Planes};
 
 static LEVEL_BYTES: Aligned<[u8; 128]> = Aligned(LEVELS);
 
@@ -32,7 +33,7 @@ pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mu
         let (planes, add) = match half {
             Half::Bf16 => scaled::bf16(record.scale),
             Half::F16 => {
-                own = scaled::f16(record.scale);
+                own = f16(record.scale);
                 (&own, 0)
             }
         };
@@ -44,34 +45,42 @@ pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mu
             let high = [_mm512_load_si512(high.cast()), _mm512_load_si512(high.add(64).cast())];
             (low, [_mm512_add_epi8(high[0], add), _mm512_add_epi8(high[1], add)])
         };
-        let hashes = Hashes::new(plan, &record, scratch);
-        let (bytes, top) = (_mm512_set1_epi16(0x00ff), _mm512_set1_epi8(0x80u8 as i8));
-        let mut store = |group: usize, values: __m512i| {
-            let out = &mut out[group * GROUP..];
-            if out.len() >= GROUP {
-                // SAFETY: there is room for 32 values.
-                unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), values) }
-            } else {
-                // SAFETY: masked to the values there is room for.
-                unsafe { _mm512_mask_storeu_epi16(out.as_mut_ptr().cast(), first(out.len()), values) }
-            }
-        };
-        let groups = dim.div_ceil(GROUP);
-        for group in (0..groups).step_by(2) {
-            let pair = group + 1 < groups;
-            let h0 = hashes.group(group);
-            let h1 = if pair { hashes.group(group + 1) } else { h0 };
-            // Top bytes of both groups side by side: sign and index.
-            let index = _mm512_ternarylogic_epi32(bytes, _mm512_srli_epi16(h0, 8), h1, 0xca);
-            let low = _mm512_permutex2var_epi8(low[0], index, low[1]);
-            let high = _mm512_permutex2var_epi8(high[0], index, high[1]);
-            let high = _mm512_ternarylogic_epi32(high, index, top, 0xf8); // high | index & top
-            store(group, _mm512_ternarylogic_epi32(bytes, low, _mm512_slli_epi16(high, 8), 0xca));
-            if pair {
-                store(group + 1, _mm512_ternarylogic_epi32(bytes, _mm512_srli_epi16(low, 8), high, 0xca));
+        let mut vector = Aligned([0; 64]);
+        let hashes = Hashes::new(plan, &record, &mut vector, scratch);
+        let (mut pairs, tail) = (out.chunks_exact_mut(2 * GROUP), dim / GROUP & !1);
+        for (pair, out) in pairs.by_ref().enumerate() {
+            let (h0, h1) = (hashes.group(2 * pair), hashes.group(2 * pair + 1));
+            let (v0, v1) = look_up(low, high, h0, h1);
+            // SAFETY: there is room for twice 32 values.
+            unsafe {
+                _mm512_storeu_si512(out.as_mut_ptr().cast(), v0);
+                _mm512_storeu_si512(out.as_mut_ptr().add(GROUP).cast(), v1);
             }
         }
+        for (group, out) in (tail..).zip(pairs.into_remainder().chunks_mut(GROUP)) {
+            let hash = hashes.group(group);
+            let (values, _) = look_up(low, high, hash, hash);
+            let mask = !0 >> (GROUP - out.len());
+            // SAFETY: masked to the values there is room for.
+            unsafe { _mm512_mask_storeu_epi16(out.as_mut_ptr().cast(), mask, values) }
+        }
     }
+}
+
+/// The magnitudes of the top bytes of two groups' hashes, signs set.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+fn look_up(low: [__m512i; 2], high: [__m512i; 2], h0: __m512i, h1: __m512i) -> (__m512i, __m512i) {
+    let (bytes, top) = (_mm512_set1_epi16(0x00ff), _mm512_set1_epi8(i8::MIN));
+    // 0xca selects by the first operand.
+    let index = _mm512_ternarylogic_epi32(bytes, _mm512_srli_epi16(h0, 8), h1, 0xca);
+    let low = _mm512_permutex2var_epi8(low[0], index, low[1]);
+    let high = _mm512_permutex2var_epi8(high[0], index, high[1]);
+    let high = _mm512_ternarylogic_epi32(high, index, top, 0xf8); // high | index & top
+    (
+        _mm512_ternarylogic_epi32(bytes, low, _mm512_slli_epi16(high, 8), 0xca),
+        _mm512_ternarylogic_epi32(bytes, _mm512_srli_epi16(low, 8), high, 0xca),
+    )
 }
 
 /// Decodes rows to binary32 numbers.
@@ -94,7 +103,8 @@ pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scr
         }
         // Exact: alpha has 7 significant bits and the product 14.
         let alpha = _mm512_set1_ps(record.scale.alpha() as f32);
-        let hashes = Hashes::new(plan, &record, scratch);
+        let mut vector = Aligned([0; 64]);
+        let hashes = Hashes::new(plan, &record, &mut vector, scratch);
         for (group, out) in out.chunks_mut(GROUP).enumerate() {
             let h = hashes.group(group);
             let magnitudes = _mm512_permutex2var_epi8(levels[0], _mm512_srli_epi16(h, 8), levels[1]);
@@ -114,18 +124,34 @@ pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scr
     }
 }
 
-/// A mask of the first `count` words, below 32.
-fn first(count: usize) -> __mmask32 {
-    (1 << count) - 1
+/// As [`scaled::f16`]; the conversion rounds once, to nearest even, whatever the CPU's rounding mode.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+fn f16(scale: Scale) -> Planes {
+    let alpha = _mm512_set1_ps(scale.alpha() as f32);
+    let mut words = [0; 128];
+    for (words, levels) in words.chunks_exact_mut(16).zip(LEVEL_BYTES.0.chunks_exact(16)) {
+        // SAFETY: 16 bytes are read and 16 words written.
+        unsafe {
+            let levels = _mm512_cvtepu8_epi32(_mm_loadu_si128(levels.as_ptr().cast()));
+            let values = _mm512_mul_ps(_mm512_cvtepi32_ps(levels), alpha);
+            let halves = _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(values);
+            _mm256_storeu_si256(words.as_mut_ptr().cast(), halves);
+        }
+    }
+    Planes::of(&words)
 }
 
 /// The state hashes of one row.
+///
+/// Where bytes come from does not depend on the group, so that the loop over groups has no branches: either the code
+/// is one vector and each group has its shuffles, or the code moves on with the group and the shuffles stay.
 struct Hashes<'a> {
-    plan: &'a Plan,
-    /// The whole code, where it fits.
-    vector: __m512i,
-    /// Else the unrolled code.
-    unrolled: &'a [u8],
+    code: &'a [u8],
+    code_step: usize,
+    shuffles: &'a [WideShuffle],
+    shuffle_step: usize,
+    groups: usize,
     shifts: __m512i,
     variant: __m512i,
 }
@@ -133,42 +159,48 @@ struct Hashes<'a> {
 impl<'a> Hashes<'a> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
-    fn new(plan: &'a Plan, record: &Record<'_>, scratch: &'a mut Scratch) -> Hashes<'a> {
-        let code = record.code;
+    fn new(
+        plan: &'a Plan,
+        record: &Record<'_>,
+        vector: &'a mut Aligned<[u8; 64]>,
+        scratch: &'a mut Scratch,
+    ) -> Hashes<'a> {
         // SAFETY: shifts are 64 aligned bytes.
         let shifts = unsafe { _mm512_load_si512(plan.shifts.0.as_ptr().cast()) };
         let variant = _mm512_set1_epi16((u16::from(record.scale.variant()) << 12) as i16);
-        if plan.fits_vector() {
-            // SAFETY: the code is at least 64 bytes, or masked to the bytes it has.
-            let vector = unsafe {
-                match code.len() {
-                    64.. => _mm512_loadu_si512(code.as_ptr().cast()),
-                    bytes => _mm512_maskz_loadu_epi8((1 << bytes) - 1, code.as_ptr().cast()),
-                }
-            };
-            Hashes { plan, vector, unrolled: &[], shifts, variant }
+        let groups = (plan.layout.dim() as usize).div_ceil(GROUP);
+        let bytes = record.code.len();
+        let (code, code_step, shuffle_step) = if plan.fits_vector() {
+            // SAFETY: masked to the bytes the code has, at most 64; the vector is 64 aligned bytes.
+            unsafe {
+                let mask = !0 >> (64 - bytes);
+                let code = _mm512_maskz_loadu_epi8(mask, record.code.as_ptr().cast());
+                _mm512_store_si512(vector.0.as_mut_ptr().cast(), code);
+            }
+            (&vector.0[..], 0, 1)
         } else {
             let room = scratch.room(plan.layout, 1);
-            unroll(plan.layout, code, room);
-            Hashes { plan, vector: _mm512_setzero_si512(), unrolled: room, shifts, variant }
-        }
+            unroll(plan.layout, record.code, room);
+            (&*room, plan.group_bytes, 0)
+        };
+        assert!(code.len() >= (groups - 1) * code_step + 64 && plan.wide.len() > (groups - 1) * shuffle_step);
+        Hashes { code, code_step, shuffles: &plan.wide, shuffle_step, groups, shifts, variant }
     }
 
     /// The hashes of the 32 states of a group.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
     fn group(&self, group: usize) -> __m512i {
-        let (shuffle, code) = if self.unrolled.is_empty() {
-            (&self.plan.wide[group], self.vector)
-        } else {
-            let code = &self.unrolled[group * self.plan.group_bytes..][..64];
-            // SAFETY: 64 bytes.
-            (&self.plan.wide[0], unsafe { _mm512_loadu_si512(code.as_ptr().cast()) })
-        };
-        // SAFETY: shuffles are 64 aligned bytes each.
-        let (first, third) = unsafe {
-            let load = |bytes: &[u8; 64]| _mm512_load_si512(bytes.as_ptr().cast());
-            (load(&shuffle.first), load(&shuffle.third))
+        debug_assert!(group < self.groups);
+        // SAFETY: `new` has checked both slices for all groups; callers go through the groups of a row. Shuffles are
+        // 64 aligned bytes each.
+        let (code, first, third) = unsafe {
+            let shuffle = self.shuffles.as_ptr().add(group * self.shuffle_step);
+            (
+                _mm512_loadu_si512(self.code.as_ptr().add(group * self.code_step).cast()),
+                _mm512_load_si512((&raw const (*shuffle).first).cast()),
+                _mm512_load_si512((&raw const (*shuffle).third).cast()),
+            )
         };
         let first = _mm512_permutexvar_epi8(first, code);
         let third = _mm512_permutexvar_epi8(third, code);

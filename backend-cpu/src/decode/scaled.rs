@@ -17,6 +17,13 @@ pub(super) struct Planes {
     pub(super) high: [u8; 128],
 }
 
+impl Planes {
+    #[inline(always)]
+    pub(super) fn of(words: &[u16; 128]) -> Planes {
+        Planes { low: words.map(|word| word as u8), high: words.map(|word| (word >> 8) as u8) }
+    }
+}
+
 /// The exponent field of the tables' scales; bf16 has room on both sides.
 const BASE: u32 = 32;
 
@@ -54,13 +61,7 @@ pub(super) fn bf16(scale: Scale) -> (&'static Planes, u8) {
 
 /// The f16 magnitudes of a scale other than zero: subnormals and infinities keep them from being shared.
 pub(super) fn f16(scale: Scale) -> Planes {
-    let mut planes = Planes { low: [0; 128], high: [0; 128] };
-    for (i, level) in LEVELS.into_iter().enumerate() {
-        let bits = f16_bits(scale, level as i8);
-        planes.low[i] = bits as u8;
-        planes.high[i] = (bits >> 8) as u8;
-    }
-    planes
+    Planes::of(&LEVELS.map(|level| f16_bits(scale, level as i8)))
 }
 
 #[cfg(test)]
