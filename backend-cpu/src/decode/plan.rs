@@ -21,7 +21,7 @@ pub(super) struct Plan {
     pub(super) shifts: Aligned<[u16; GROUP]>,
     pub(super) powers: Aligned<[u16; GROUP]>,
     /// For 256-bit vectors, a quarter group per 128-bit lane: where each lane's bytes start in the group, and the byte
-    /// shuffles within a lane.
+    /// shuffles within a lane, for the first two bytes that a state touches and for the third one.
     pub(super) lane_offsets: [usize; 4],
     pub(super) narrow: Aligned<[[u8; GROUP * 2]; 2]>,
 }
@@ -53,7 +53,7 @@ impl Plan {
             let byte = (bit(i) / 8 - lane_offsets[i / 8]) as u8;
             // Words are little-endian, codes run from the most significant bit on: the first byte goes on top.
             narrow[0][2 * i..][..2].copy_from_slice(&[byte + 1, byte]);
-            narrow[1][2 * i..][..2].copy_from_slice(&[byte + 3, byte + 2]);
+            narrow[1][2 * i..][..2].copy_from_slice(&[byte + 2, 0x80]); // 0x80 gives zero
         }
         let wide_of = |start: usize, length: usize| {
             let mut shuffle = WideShuffle { first: [0; 64], third: [0; 64] };
