@@ -334,6 +334,9 @@ pub(crate) enum Backend {
     /// A GPU through WebGPU; the environment variable WGPU_ADAPTER_NAME chooses which
     #[cfg(feature = "wgpu")]
     Wgpu,
+    /// An NVIDIA GPU; the environment variable CUDA_VISIBLE_DEVICES chooses which
+    #[cfg(feature = "cuda")]
+    Cuda,
 }
 
 /// One backend, or all of this build.
@@ -346,6 +349,9 @@ pub(crate) enum Backends {
     /// The GPUs that WebGPU reaches
     #[cfg(feature = "wgpu")]
     Wgpu,
+    /// The NVIDIA GPUs
+    #[cfg(feature = "cuda")]
+    Cuda,
 }
 
 impl Backends {
@@ -356,6 +362,8 @@ impl Backends {
             Backends::Cpu => vec![Backend::Cpu],
             #[cfg(feature = "wgpu")]
             Backends::Wgpu => vec![Backend::Wgpu],
+            #[cfg(feature = "cuda")]
+            Backends::Cuda => vec![Backend::Cuda],
         }
     }
 }

@@ -42,25 +42,22 @@ pub(crate) type Found = Result<Box<dyn Place>, Absent>;
 /// All that a backend of this build has here: the CPU at one level, each GPU.
 pub(crate) fn places(backend: Backend, level: Option<Level>) -> Result<Vec<Found>, Error> {
     match backend {
-        Backend::Cpu => {
-            let level = level.map_or_else(Level::detect, Level::supported)?;
-            Ok(vec![Ok(Box::new(Cpu(level)))])
-        }
+        Backend::Cpu => Ok(vec![Ok(place(backend, level)?)]),
         #[cfg(feature = "wgpu")]
         Backend::Wgpu => wgpu::places(),
+        #[cfg(feature = "cuda")]
+        Backend::Cuda => cuda::places(),
     }
 }
 
-/// The best place of a backend.
+/// The one place of a backend to use.
 pub(crate) fn place(backend: Backend, level: Option<Level>) -> Result<Box<dyn Place>, Error> {
     match backend {
-        Backend::Cpu => {}
+        Backend::Cpu => Ok(Box::new(Cpu(level.map_or_else(Level::detect, Level::supported)?))),
         #[cfg(feature = "wgpu")]
-        Backend::Wgpu => return wgpu::best(),
-    }
-    match places(backend, level)?.swap_remove(0) {
-        Ok(place) => Ok(place),
-        Err(Absent { name, why }) => Err(Error::Unavailable { backend: name, message: why }),
+        Backend::Wgpu => wgpu::best(),
+        #[cfg(feature = "cuda")]
+        Backend::Cuda => cuda::first(),
     }
 }
 
@@ -102,6 +99,21 @@ fn backend_error(backend: &str, error: impl BackendError) -> Error {
     }
 }
 
+/// What is unavailable is absent; everything else is an error.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+fn absent(name: String, error: impl BackendError) -> Result<Found, Error> {
+    match backend_error(&name, error) {
+        Error::Unavailable { backend, message } => Ok(Err(Absent { name: backend, why: message })),
+        other => Err(other),
+    }
+}
+
+/// The name of one device of several, or of the only one.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+fn numbered(backend: &str, number: usize, count: usize) -> String {
+    if count == 1 { backend.into() } else { format!("{backend}/{number}") }
+}
+
 #[cfg(feature = "wgpu")]
 mod wgpu {
     use condprog_core::Batch;
@@ -116,10 +128,10 @@ mod wgpu {
         let mut names: Vec<_> = adapters().into_iter().map(|adapter| adapter.name).collect();
         let mut seen = std::collections::HashSet::new();
         names.retain(|name| seen.insert(name.clone()));
-        for (number, name) in (1..).zip(&names) {
+        for (number, name) in names.iter().enumerate() {
             let mut options = Options::default();
             options.adapter = Some(name.clone());
-            let place = if names.len() == 1 { "wgpu".into() } else { format!("wgpu/{number}") };
+            let place = numbered("wgpu", number, names.len());
             places.push(match Gpu::open(&options) {
                 Ok(gpu) => Ok(Box::new(Wgpu { name: place, gpu })),
                 Err(error) => absent(place, error)?,
@@ -129,13 +141,6 @@ mod wgpu {
             places.push(absent("wgpu".into(), condprog_wgpu::Error::NoAdapter { asked: None, found: vec![] })?);
         }
         Ok(places)
-    }
-
-    fn absent(name: String, error: condprog_wgpu::Error) -> Result<Found, Error> {
-        match backend_error(&name, error) {
-            Error::Unavailable { backend, message } => Ok(Err(Absent { name: backend, why: message })),
-            other => Err(other),
-        }
     }
 
     pub(super) fn best() -> Result<Box<dyn Place>, Error> {
@@ -172,6 +177,70 @@ mod wgpu {
             let batch = Batch::new(self.shape(), ids, Missing::Zero, output)?;
             let stages = self.decode_timed(batch).map_err(|error| backend_error("wgpu", error))?;
             Ok(Some(Stages { upload: stages.upload, kernel: stages.kernel, readback: stages.readback }))
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use condprog_cuda::{CudaDecoder, CudaError, Device, Placement, device_count};
+
+    use super::*;
+
+    /// Every device.
+    pub(super) fn places() -> Result<Vec<Found>, Error> {
+        let count = match device_count() {
+            // Opening the first says that there is none.
+            Ok(count) => count.max(1),
+            Err(error) => return Ok(vec![absent("cuda".into(), error)?]),
+        };
+        let place = |ordinal| {
+            let name = numbered("cuda", ordinal, count);
+            match Device::open(ordinal) {
+                Ok(device) => Ok(Ok(Box::new(Cuda { name, device }) as Box<dyn Place>)),
+                Err(error) => absent(name, error),
+            }
+        };
+        (0..count).map(place).collect()
+    }
+
+    pub(super) fn first() -> Result<Box<dyn Place>, Error> {
+        let device = Device::open(0).map_err(cuda_error)?;
+        Ok(Box::new(Cuda { name: "cuda".into(), device }))
+    }
+
+    fn cuda_error(error: CudaError) -> Error {
+        backend_error("cuda", error)
+    }
+
+    /// An open device, numbered where there are several.
+    struct Cuda {
+        name: String,
+        device: Device,
+    }
+
+    impl Place for Cuda {
+        fn name(&self) -> String {
+            self.name.clone()
+        }
+
+        fn device(&self) -> Option<String> {
+            let (major, minor) = self.device.compute_capability();
+            Some(format!("{} (compute capability {major}.{minor})", self.device.name()))
+        }
+
+        fn open<'t>(&self, table: Table<'t>) -> Result<Box<dyn AnyDecoder + 't>, Error> {
+            Ok(Box::new(CudaDecoder::new(&self.device, table, Placement::Device).map_err(cuda_error)?))
+        }
+    }
+
+    impl AnyDecoder for CudaDecoder {
+        fn decode(&self, ids: &[i64], missing: Missing, output: Output<'_>) -> Result<(), Error> {
+            Decoder::decode(self, ids, missing, output).map_err(|error| decode_error("cuda", error))
+        }
+
+        fn decode_in_stages(&self, _: &[i64], _: Output<'_>) -> Result<Option<Stages>, Error> {
+            Ok(None)
         }
     }
 }

@@ -13,9 +13,9 @@ pub(crate) struct Stages {
 }
 
 /// Fewest runs that a median is made of.
-const FEWEST: usize = 5;
+const FEWEST: usize = 3;
 
-/// The median time of a job, over as many runs as fit in `budget` and at least five, after one that does not count.
+/// The median time of a job, over as many runs as fit in `budget` and at least three, after one that does not count.
 pub(crate) fn median(budget: Duration, mut job: impl FnMut() -> Result<(), Error>) -> Result<Duration, Error> {
     job()?;
     let (mut times, start) = (Vec::new(), Instant::now());
