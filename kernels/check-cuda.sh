@@ -48,7 +48,8 @@ same() {
     fi
 }
 
-machine_code() {
+# The pinned compiler, assembler and disassembler, in $packages.
+tools() {
     local venv=target/cuda-tools stamp="$nvrtc $ptxas $nvdisasm"
     if [ "$(cat "$venv/stamp" 2>/dev/null)" != "$stamp" ]; then
         rm -rf "$venv"
@@ -57,7 +58,10 @@ machine_code() {
         echo "$stamp" >"$venv/stamp"
     fi
     packages=$(echo "$PWD/$venv"/lib/python3*/site-packages/nvidia)
+}
 
+machine_code() {
+    tools
     cargo build --quiet -p condprog-cuda --example ptx
     : >"$scratch/messages"
     : >"$scratch/listing"
@@ -96,6 +100,7 @@ host() {
 
 backend() {
     local libraries=target/debug/examples driver
+    tools
     cargo build --quiet -p condprog-cuda --examples
     # Without a driver: nothing panics, and the examples say why they do nothing.
     cargo test --quiet -p condprog-cuda
@@ -103,10 +108,10 @@ backend() {
     python3 backend-cuda/examples/c_abi.py "$libraries/libc_abi.so"
 
     driver=$(cargo run --quiet -p condprog-cuda-host --example driver -- "$PWD/target/tmp")
-    c++ -std=c++17 -Wall -Wextra -Werror backend-cuda/examples/c_abi.cpp "-L$libraries" -lc_abi "-L$driver" -lcuda \
+    "${CXX:-c++}" -std=c++17 -Wall -Wextra -Werror backend-cuda/examples/c_abi.cpp "-L$libraries" -lc_abi "-L$driver" -lcuda \
         -o "$scratch/c_abi"
     (
-        export LD_LIBRARY_PATH=$driver:$PWD/$libraries CONDPROG_REQUIRE=cuda
+        export LD_LIBRARY_PATH=$driver:$PWD/$libraries:$packages/cuda_nvrtc/lib CONDPROG_REQUIRE=cuda
         cargo test --quiet -p condprog-cuda
         "$libraries/stream"
         "$scratch/c_abi" | grep -q '^first missing position: 1$'

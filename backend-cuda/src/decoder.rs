@@ -40,7 +40,7 @@ pub enum DeviceIds<'a> {
 
 /// Where rows go in device memory: row-major, `ids * dim` values, in request order. 16-bit formats as their bits.
 ///
-/// Tables of a common layout are decoded about twice as fast to addresses that are multiples of 16, as allocations are.
+/// Only addresses that are multiples of 16, as those of allocations are, get the kernel of a common layout.
 #[derive(Debug)]
 pub enum DeviceOutput<'a> {
     /// Bits of bf16 numbers.

@@ -4,11 +4,16 @@ use std::ffi::CString;
 use std::sync::{Arc, OnceLock};
 
 use condprog_kernels::cuda::{self, BLOCK, Grid, Kernel, Request};
-use cudarc::driver::sys::{self, CUdevice_attribute};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
 use cudarc::driver::{CudaContext, result};
 
 use crate::error::CudaError;
 use crate::nvrtc;
+
+/// Percentage of a multiprocessor's memory that is shared memory, as a hint: on Hopper 164 of 228 KiB, the smallest
+/// division that holds three blocks of 48 KiB and what the system adds to each. The rest is cache, in which loads that
+/// are in flight have their place.
+const CARVEOUT: i32 = 72;
 
 /// Number of CUDA devices.
 ///
@@ -106,6 +111,15 @@ impl Device {
             .map(|kernel| {
                 let handle = module.function(kernel.name)?;
                 // SAFETY: the handle is of the module just loaded.
+                unsafe {
+                    result::function::set_function_attribute(
+                        handle,
+                        CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                        CARVEOUT,
+                    )
+                }
+                .map_err(CudaError::doing("dividing the memory of a multiprocessor"))?;
+                // SAFETY: as above.
                 let blocks = unsafe { result::occupancy::max_active_block_per_multiprocessor(handle, BLOCK as i32, 0) }
                     .map_err(CudaError::doing("asking for the occupancy of a kernel"))?;
                 Ok(Function { handle, blocks_per_processor: u32::try_from(blocks).unwrap_or(0).max(1) })

@@ -166,6 +166,23 @@ fn mappings_and_addresses_hold_segments_at_any_offset() {
 }
 
 #[test]
+fn kernels_compiled_by_nvrtc_give_the_same() {
+    let Some((device, _turn)) = device() else { return };
+    let device = match Device::from_context_with_nvrtc(device.context().clone()) {
+        Err(CudaError::NoNvrtc) => return eprintln!("not run: there is no NVRTC"),
+        other => other.unwrap(),
+    };
+    let layout = layout(256, 10);
+    let records = records(layout, 10);
+    let segments = [Segment { rows: 10, layout, records: &records }];
+    let table = Table::new(&segments).unwrap();
+    let decoder = CudaDecoder::new(&device, table, Placement::Device).unwrap();
+    let mut rows = vec![0u16; 4 * 256];
+    decoder.decode(&[9, 0, -1, 5], Missing::Zero, Output::Bf16(&mut rows)).unwrap();
+    assert_eq!(rows, expected(table, &[9, 0, -1, 5]));
+}
+
+#[test]
 fn raw_requests_on_a_raw_stream() {
     let Some((device, _turn)) = device() else { return };
     let layout = layout(256, 12);

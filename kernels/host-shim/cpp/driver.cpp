@@ -294,6 +294,11 @@ EXPORT cuModuleGetFunction(void** function, void*, const char* name) {
     }
     return NOT_FOUND;
 }
+EXPORT cuFuncSetAttribute(void*, int attribute, int value) {
+    BEGIN;
+    NEED(attribute == 9 && value >= -1 && value <= 100); // the division between shared memory and cache
+    return SUCCESS;
+}
 EXPORT cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void*, int, size_t) {
     BEGIN;
     *blocks = 1;

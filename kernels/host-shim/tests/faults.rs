@@ -82,9 +82,9 @@ fn build(fault: &Fault) -> Result<Program, HostError> {
     assert!(cuda::DECODE.contains(fault.from), "{}: the text it changes is gone", fault.name);
     let kernel = cuda::DECODE.replace(fault.from, fault.to);
     let flags: &[&str] = match fault.by {
-        By::Rows | By::FarRows => &["-O1", "-w"],
-        By::Addresses => &["-O1", "-w", "-fsanitize=address"],
-        By::Threads => &["-O1", "-w", "-fsanitize=thread", "-DCONDPROG_THREADS"],
+        By::Rows | By::FarRows => &["-O0", "-g0", "-w"],
+        By::Addresses => &["-O0", "-g0", "-w", "-fsanitize=address"],
+        By::Threads => &["-O0", "-g0", "-w", "-fsanitize=thread", "-DCONDPROG_THREADS"],
     };
     Program::build(Path::new(env!("CARGO_TARGET_TMPDIR")), &kernel, flags)
 }
