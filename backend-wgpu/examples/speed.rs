@@ -5,7 +5,7 @@
 //! ```
 //!
 //! 196,608 random rows of d = 256 at 2 bits to bf16, medians of the repeats: both dispatch shapes, several sizes of a
-//! dispatch, and what the stages take one after the other.
+//! dispatch, and what the stages take one after the other. Then requests of 48 rows, as decoding a token makes them.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use condprog_wgpu::{Gpu, Options, WgpuDecoder};
 
 const DIM: u32 = 256;
 const REQUEST: usize = 196_608;
+const FEW: usize = 48;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -75,6 +76,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             share(stages.readback),
         );
     }
+
+    let decoder = WgpuDecoder::new(&Gpu::open(&Options::default())?, table)?;
+    let few = &mut out[..FEW * DIM as usize];
+    let time = median(1001, || decoder.decode(&ids[..FEW], Missing::Error, Output::Bf16(few)))?;
+    println!("{:44} {:6.0} us", format!("a request of {FEW} rows"), time.as_secs_f64() * 1e6);
     Ok(())
 }
 
