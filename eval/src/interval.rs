@@ -70,12 +70,12 @@ impl Ratio {
     /// # Panics
     /// When a stratum has no item.
     pub fn of(strata: &[Vec<(f64, f64)>], seed: u64) -> Ratio {
-        // Strata weigh the same, whatever their counts.
-        let ratio = |pick: &mut dyn FnMut(&[(f64, f64)], usize) -> (f64, f64)| {
+        // Strata weigh the same, whatever their counts. `pick` says which item stands for one.
+        let ratio = |mut pick: Box<dyn FnMut(usize, usize) -> usize + '_>| {
             let (mut above, mut below) = (0.0, 0.0);
             for items in strata {
                 for index in 0..items.len() {
-                    let (a, b) = pick(items, index);
+                    let (a, b) = items[pick(items.len(), index)];
                     above += a / items.len() as f64;
                     below += b / items.len() as f64;
                 }
@@ -84,10 +84,10 @@ impl Ratio {
         };
         let mut noise = Noise::new(seed);
         let mut draws: Vec<f64> =
-            (0..Ratio::DRAWS).map(|_| ratio(&mut |items, _| items[noise.below(items.len() as u64) as usize])).collect();
+            (0..Ratio::DRAWS).map(|_| ratio(Box::new(|count, _| noise.below(count as u64) as usize))).collect();
         draws.sort_by(f64::total_cmp);
         let at = |part: f64| draws[((Ratio::DRAWS - 1) as f64 * part) as usize];
-        Ratio { ratio: ratio(&mut |items, index| items[index]), low: at(0.025), high: at(0.975) }
+        Ratio { ratio: ratio(Box::new(|_, index| index)), low: at(0.025), high: at(0.975) }
     }
 }
 

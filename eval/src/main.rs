@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use condprog_eval::harness::{self, LanguageModelFiles, LanguageModelHarness};
-use condprog_eval::report::{Options, Report, Sample, kl_lines, write_csv};
+use condprog_eval::report::{Options, Report, Sample, kl_comparisons, kl_lines, write_csv};
 use condprog_eval::{Error, Method};
 use lexopt::prelude::*;
 
@@ -12,13 +12,14 @@ const USAGE: &str = "\
 usage: condprog-eval table FILE --tensor NAME -o FOLDER [--trace FILE] [--kl FILE.csv] [--sample N] [--seed N]
        condprog-eval gaussian DIM -o FOLDER [--sample N] [--seed N]
        condprog-eval kl FOLDER -o FILE.csv [--windows N]
-       condprog-eval kl-summary FILE.csv -o FILE.csv
+       condprog-eval kl-summary FILE.csv -o FOLDER
 
 table       runs every method on a sample of a table's rows: index.html, CSV files and plots in FOLDER
 gaussian    the same on standard normal rows of DIM values
 kl          runs the language model of FOLDER with every method's rows and appends KL and loss per window to FILE.csv;
             methods that the file has already are left out
-kl-summary  means and 95 % intervals of such a file, over all domains and in each
+kl-summary  means and 95 % intervals of such a file, over all domains and in each, and ratios: kl.csv and
+            kl-comparisons.csv in FOLDER
 
 --methods PATTERNS   names or patterns, separated by commas (every method of the catalogue)
 --sample N           rows (20000)
@@ -106,7 +107,11 @@ fn run() -> Result<(), Failure> {
             report(Sample::gaussian(options.sample as usize, dim, options.seed), &options, &out)
         }
         ["kl", folder] => kl(Path::new(folder), &out, windows, &options.methods),
-        ["kl-summary", file] => Ok(write_csv(&out, &kl_lines(&harness::read(Path::new(file))?))?),
+        ["kl-summary", file] => {
+            let found = harness::read(Path::new(file))?;
+            write_csv(&out.join("kl.csv"), &kl_lines(&found))?;
+            Ok(write_csv(&out.join("kl-comparisons.csv"), &kl_comparisons(&found))?)
+        }
         _ => Err(usage("expected table, gaussian, kl or kl-summary, and what it takes")),
     }
 }

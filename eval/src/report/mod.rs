@@ -85,14 +85,15 @@ pub struct MethodLine {
     pub traced_readout_error: f64,
 }
 
-/// Mean relative MSE of one method over that of another on the same rows: a line of `comparisons.csv`.
+/// Mean relative MSE of one method over that of another on the same rows, a line of `comparisons.csv`; or mean KL on the
+/// same windows, a line of `kl-comparisons.csv`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonLine {
     /// The method.
     pub method: String,
     /// What it is compared with.
     pub baseline: String,
-    /// Rows both were run on.
+    /// Rows, or windows, that both were run on.
     pub rows: usize,
     /// Error over error; below 1, the method is better.
     pub ratio: f64,
@@ -258,7 +259,7 @@ impl Report {
         Ok(Report { sample, gaussianity, methods, comparisons, errors, scales, variants, kl })
     }
 
-    /// Writes `index.html`, `methods.csv`, `comparisons.csv`, `kl.csv` and the plots as SVG into a folder, which is
+    /// Writes `index.html`, `methods.csv`, `comparisons.csv`, `kl.csv`, `kl-comparisons.csv` and the plots as SVG into a folder, which is
     /// made when it is not there.
     ///
     /// # Errors
@@ -269,6 +270,7 @@ impl Report {
         write_csv(&folder.join("comparisons.csv"), &self.comparisons)?;
         if !self.kl.is_empty() {
             write_csv(&folder.join("kl.csv"), &kl_lines(&self.kl))?;
+            write_csv(&folder.join("kl-comparisons.csv"), &kl_comparisons(&self.kl))?;
         }
         let plots = plot::all(self);
         for plot in &plots {
@@ -342,6 +344,55 @@ pub fn kl_lines(methods: &[MethodDivergence]) -> Vec<KlLine> {
         lines.extend(found.divergence.per_domain().into_iter().map(|(domain, kl, loss)| line(domain, kl, loss)));
     }
     lines
+}
+
+/// What is compared by KL: a method and what it stands against.
+const KL_PAIRS: [(&str, &str); 31] = [
+    ("cp-1-e0-projection", "cp-1-e0-norm"),
+    ("cp-1.5-e0-projection", "cp-1.5-e0-norm"),
+    ("cp-2-e0-projection", "cp-2-e0-norm"),
+    ("cp-2.5-e0-projection", "cp-2.5-e0-norm"),
+    ("cp-3-e0-projection", "cp-3-e0-norm"),
+    ("cp-4-e0-projection", "cp-4-e0-norm"),
+    ("cp-1-e0-least-squares", "cp-1-e0-norm"),
+    ("cp-1.5-e0-least-squares", "cp-1.5-e0-norm"),
+    ("cp-2-e0-least-squares", "cp-2-e0-norm"),
+    ("cp-2.5-e0-least-squares", "cp-2.5-e0-norm"),
+    ("cp-3-e0-least-squares", "cp-3-e0-norm"),
+    ("cp-2-e0-global", "cp-2-e0-norm"),
+    ("cp-2-e0-norm", "hyb-2-norm"),
+    ("cp-2-e0-projection", "hyb-2-projection"),
+    ("cp-2-e0-norm", "rtn-2-sym-range"),
+    ("cp-2-e0-norm", "rtn-2-asym-range"),
+    ("cp-2-e0-norm", "rtn-2-sym-clip"),
+    ("cp-2-e0-projection", "rtn-2-asym-range"),
+    ("hyb-2-norm", "rtn-2-asym-range"),
+    ("cp-2-e0-norm", "qtip-2"),
+    ("cp-2-e0-projection", "qtip-2"),
+    ("hyb-2-norm", "qtip-2"),
+    ("hyb-2-least-squares", "qtip-2"),
+    ("cp-2.5-e0-norm", "rtn-3-asym-range"),
+    ("cp-2.5-e0-projection", "rtn-3-asym-range"),
+    ("cp-3-e0-norm", "mxfp4"),
+    ("cp-3-e0-projection", "mxfp4-search"),
+    ("cp-3-e0-projection", "nvfp4"),
+    ("cp-2-e4-norm", "cp-2-e0-norm"),
+    ("cp-2-e4-projection", "cp-2-e0-projection"),
+    ("cp-2-e0-projection-by-frequency", "cp-2-e0-projection"),
+];
+
+/// KL of methods over that of others on the same windows, for each of a list of pairs of which both are there.
+pub fn kl_comparisons(methods: &[MethodDivergence]) -> Vec<ComparisonLine> {
+    let find = |name: &str| methods.iter().find(|found| found.method == name);
+    let pairs = KL_PAIRS.iter().filter_map(|&(method, baseline)| Some((find(method)?, find(baseline)?)));
+    pairs
+        .map(|(method, baseline)| {
+            let Ratio { ratio, low, high } = method.divergence.ratio(&baseline.divergence);
+            let rows = method.divergence.windows.len();
+            let (method, baseline) = (method.method.clone(), baseline.method.clone());
+            ComparisonLine { method, baseline, rows, ratio, low, high }
+        })
+        .collect()
 }
 
 /// Writes lines as CSV.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::plot::Plot;
-use super::{KlLine, Report, kl_lines};
+use super::{ComparisonLine, KlLine, Report, kl_comparisons, kl_lines};
 use crate::measure::Gaussianity;
 
 const STYLE: &str = "
@@ -30,12 +30,12 @@ pub(super) fn page(report: &Report, plots: &[Plot]) -> String {
     }
     out += "</dl>\n";
     for plot in plots {
-        put(&mut out, format_args!("<h2>{}</h2>\n<figure>{}</figure>\n", escape(&plot.title), plot.svg));
+        put(&mut out, format_args!("<figure>{}</figure>\n", plot.svg));
     }
     methods(&mut out, report);
     comparisons(&mut out, report);
     if !report.kl.is_empty() {
-        divergences(&mut out, &kl_lines(&report.kl));
+        divergences(&mut out, &kl_lines(&report.kl), &kl_comparisons(&report.kl));
     }
     gaussianity(&mut out, &report.gaussianity);
     out += "</html>\n";
@@ -121,7 +121,11 @@ fn comparisons(out: &mut String, report: &Report) {
     }
     *out += "<h2>Against the paper's trellis, at the same bytes</h2>\n\
         <p>Mean relative MSE over that of the paper's code on the same rows, 95 % interval by bootstrap over rows.</p>\n";
-    let rows = report.comparisons.iter().map(|line| {
+    compared(out, "rows", &report.comparisons);
+}
+
+fn compared(out: &mut String, items: &str, lines: &[ComparisonLine]) {
+    let rows = lines.iter().map(|line| {
         let cells = vec![
             line.method.clone(),
             line.baseline.clone(),
@@ -132,10 +136,10 @@ fn comparisons(out: &mut String, report: &Report) {
         ];
         (line.high < 1.0, cells)
     });
-    table(out, &["method", "against", "rows", "ratio", "95 % interval", "change"], rows);
+    table(out, &["method", "against", items, "ratio", "95 % interval", "change"], rows);
 }
 
-fn divergences(out: &mut String, lines: &[KlLine]) {
+fn divergences(out: &mut String, lines: &[KlLine], comparisons: &[ComparisonLine]) {
     *out += "<h2>Output KL on the language model</h2>\n\
         <p>KL(original || compressed) of the distribution of the next token, in nats per token, and the change of the \
         loss, with 95 % intervals.</p>\n";
@@ -156,7 +160,9 @@ fn divergences(out: &mut String, lines: &[KlLine]) {
     table(out, &columns, rows(true));
     *out += "<details><summary>Each domain</summary>\n";
     table(out, &columns, rows(false));
-    *out += "</details>\n";
+    *out +=
+        "</details>\n<p>KL over KL on the same windows, 95 % interval by bootstrap over windows within domains.</p>\n";
+    compared(out, "windows", comparisons);
 }
 
 fn gaussianity(out: &mut String, found: &Gaussianity) {

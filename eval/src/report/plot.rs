@@ -6,6 +6,8 @@ use plotters::prelude::*;
 use super::Report;
 
 const SIZE: (u32, u32) = (820, 480);
+/// Font of axes and legends.
+const LABELS: (&str, u32) = ("sans-serif", 14);
 /// Colours that stay apart for most eyes.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
@@ -21,7 +23,6 @@ const COLOURS: [RGBColor; 8] = [
 /// A plot.
 pub(super) struct Plot {
     pub(super) name: &'static str,
-    pub(super) title: String,
     pub(super) svg: String,
 }
 
@@ -71,9 +72,9 @@ fn rate_and_error(report: &Report) -> Plot {
     let mut series = families(&report.methods, |line| &line.method, |line| (line.bits, line.relative_mse));
     let bound = (4..=18).map(|quarter| f64::from(quarter) / 4.0).map(|bits| (bits, libm::exp2(-2.0 * bits))).collect();
     series.push(Series { name: "bound for Gaussian rows".into(), points: bound, joined: true, marked: false });
-    let title = "Rate against relative MSE".to_string();
-    let svg = points(&title, "stored bits per value", "mean relative MSE", &series, true);
-    Plot { name: "rate-mse", title, svg }
+    let title = "Rate against relative MSE";
+    let svg = points(title, "stored bits per value", "mean relative MSE", &series, true);
+    Plot { name: "rate-mse", svg }
 }
 
 fn storage_and_kl(report: &Report) -> Option<Plot> {
@@ -89,9 +90,9 @@ fn storage_and_kl(report: &Report) -> Option<Plot> {
     if series.is_empty() {
         return None;
     }
-    let title = "Storage against output KL".to_string();
-    let svg = points(&title, "bytes per row", "KL per token (nats)", &series, true);
-    Some(Plot { name: "storage-kl", title, svg })
+    let title = "Storage against output KL";
+    let svg = points(title, "bytes per row", "KL per token (nats)", &series, true);
+    Some(Plot { name: "storage-kl", svg })
 }
 
 fn row_errors(report: &Report) -> Option<Plot> {
@@ -100,8 +101,11 @@ fn row_errors(report: &Report) -> Option<Plot> {
     let chosen: Vec<usize> = wanted.iter().filter_map(find).collect();
     let logs = |index: usize| report.errors[index].iter().filter(|e| **e > 0.0).map(|e| libm::log10(*e));
     let all = || chosen.iter().flat_map(|&index| logs(index));
-    let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
-    if !(low < high) {
+    let mut sorted: Vec<f64> = all().collect();
+    sorted.sort_by(f64::total_cmp);
+    // The last bin takes the few rows beyond: one bad row must not squeeze all others into a corner.
+    let (low, high) = (*sorted.first()?, sorted[(sorted.len() - 1) * 999 / 1000]);
+    if low >= high {
         return None;
     }
     let series: Vec<Series> = chosen
@@ -113,9 +117,9 @@ fn row_errors(report: &Report) -> Option<Plot> {
             marked: false,
         })
         .collect();
-    let title = "Relative MSE of each row, methods of about 2 bits".to_string();
-    let svg = points(&title, "relative MSE of the row, base-10 logarithm", "share of rows", &series, false);
-    Some(Plot { name: "row-errors", title, svg })
+    let title = "Relative MSE of each row, methods of about 2 bits";
+    let svg = points(title, "relative MSE of the row, base-10 logarithm", "share of rows", &series, false);
+    Some(Plot { name: "row-errors", svg })
 }
 
 fn scales(report: &Report) -> Option<Plot> {
@@ -123,11 +127,14 @@ fn scales(report: &Report) -> Option<Plot> {
     if report.scales.is_empty() {
         return None;
     }
-    let points_of = histogram(report.scales.iter().copied(), low, high.max(low + 0.1), 80);
+    // Scales have 64 steps per octave: much finer bins would show the steps, not the rows.
+    let high = high.max(low + 0.1);
+    let bins = (((high - low) / 0.04) as usize).clamp(4, 80);
+    let points_of = histogram(report.scales.iter().copied(), low, high, bins);
     let series = [Series { name: "rows".into(), points: points_of, joined: true, marked: false }];
-    let title = "Scales, 2 bits, effort 0".to_string();
-    let svg = points(&title, "scale, base-2 logarithm", "share of rows", &series, false);
-    Some(Plot { name: "scales", title, svg })
+    let title = "Scales, 2 bits, effort 0";
+    let svg = points(title, "scale, base-2 logarithm", "share of rows", &series, false);
+    Some(Plot { name: "scales", svg })
 }
 
 /// Share of the values in each of `bins` equal bins, at the middle of the bin.
@@ -148,24 +155,24 @@ fn variants(report: &Report) -> Option<Plot> {
     }
     let shares: Vec<f64> = report.variants.iter().map(|&count| count as f64 / total as f64).collect();
     let highest = shares.iter().fold(0.0f64, |a, &b| a.max(b)) * 1.1;
-    let title = "Variants, 2 bits, effort 4".to_string();
+    let title = "Variants, 2 bits, effort 4";
     let mut svg = String::new();
     let draw = |svg: &mut String| -> Drawn {
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&area)
-            .caption(&title, ("sans-serif", 20))
+            .caption(title, ("sans-serif", 20))
             .margin(12)
             .x_label_area_size(44)
             .y_label_area_size(70)
             .build_cartesian_2d((0..15).into_segmented(), 0.0..highest)?;
-        chart.configure_mesh().disable_x_mesh().x_desc("variant").y_desc("share of rows").draw()?;
+        chart.configure_mesh().disable_x_mesh().x_desc("variant").y_desc("share of rows").label_style(LABELS).draw()?;
         let bars = Histogram::vertical(&chart).style(COLOURS[0].filled()).margin(4);
         chart.draw_series(bars.data((0..).zip(shares.iter().copied())))?;
         area.present()
     };
     draw(&mut svg).expect("a string takes all that is drawn");
-    Some(Plot { name: "variants", title, svg })
+    Some(Plot { name: "variants", svg })
 }
 
 /// Series over linear x and linear or logarithmic y.
@@ -210,7 +217,14 @@ where
         .x_label_area_size(44)
         .y_label_area_size(70)
         .build_cartesian_2d(across, up)?;
-    chart.configure_mesh().x_desc(x).y_desc(y).y_label_formatter(label).light_line_style(TRANSPARENT).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc(x)
+        .y_desc(y)
+        .y_label_formatter(label)
+        .light_line_style(TRANSPARENT)
+        .label_style(LABELS)
+        .draw()?;
     for (index, series) in series.iter().enumerate() {
         // The ninth series and on reuse colours, thinner.
         let (colour, width) = (COLOURS[index % COLOURS.len()], if index < COLOURS.len() { 2 } else { 1 });
@@ -224,6 +238,7 @@ where
     }
     if series.len() > 1 {
         let mut labels = chart.configure_series_labels();
+        labels.label_font(LABELS);
         labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.85));
         labels.border_style(RGBColor(200, 200, 200)).draw()?;
     }
