@@ -47,6 +47,11 @@
 //
 // HOST MEMORY. The 18.9 MB of records cross PCIe, 96 bytes each in one or two requests: 0.34 ms at 55 GB/s (0.24 ms for
 // the bytes used). At 2.5 us of latency that needs 11 records in flight per SM.
+//
+// ANY LAYOUT. Lanes load the words around their group straight from memory, those of two rows at once; shifts are in
+// registers; the end of a code is joined to its start where a group needs it. A step is at most 233 instructions, not
+// 68, and mostly about half of that, so mixed rates are bound by issue slots, not by memory: an estimate of 30 to 60 us
+// for the request above. Layouts that are worth more than that get a kernel by a line in COMMON_LAYOUTS.
 
 #ifndef CONDPROG_HOST
 typedef unsigned char u8;
