@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use condprog_conformance::REQUIRE_VARIABLE;
 use condprog_core::{
     BackendError, Decoder, Dtype, ErrorKind, Layout, Missing, Output, Rate, ReferenceDecoder, Segment, Table,
 };
@@ -12,7 +13,7 @@ use condprog_cuda::{
     PlacedSegment, Placement, RawRequest,
 };
 
-/// The device, or `None` where there is none; `conformance.rs` counts that. One test at a time has it: freeing memory
+/// The device, or `None` where there is none, unless one is required. One test at a time has it: freeing memory
 /// waits for the context, which a stream that is capturing in another thread would not survive.
 fn device() -> Option<(Device, MutexGuard<'static, ()>)> {
     static ONE: Mutex<()> = Mutex::new(());
@@ -20,6 +21,8 @@ fn device() -> Option<(Device, MutexGuard<'static, ()>)> {
     match Device::open(0) {
         Ok(device) => Some((device, turn)),
         Err(error) if error.kind() == ErrorKind::Unavailable => {
+            let required = std::env::var(REQUIRE_VARIABLE).unwrap_or_default();
+            assert!(!required.split(',').any(|name| name.trim() == "cuda"), "required, and not run: {error}");
             eprintln!("not run: {error}");
             None
         }

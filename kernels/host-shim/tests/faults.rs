@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use common::{ORDERS, exercise, exercise_far};
+use common::{ORDERS, exercise, exercise_far, not_run};
 use condprog_core::{BackendError, ErrorKind};
 use condprog_cuda_host::{HostError, Order, Program};
 use condprog_kernels::cuda;
@@ -110,7 +110,7 @@ fn every_fault_is_found() {
             match find(fault) {
                 Ok(Some(found)) => println!("{}: {}", fault.name, found.lines().next().unwrap_or_default()),
                 Ok(None) => missed.lock().unwrap().push(fault.name),
-                Err(error) if error.kind() == ErrorKind::Unavailable => return eprintln!("not run: {error}"),
+                Err(error) if error.kind() == ErrorKind::Unavailable => return not_run(&error),
                 Err(error) => panic!("{}: {error}", fault.name),
             }
         }

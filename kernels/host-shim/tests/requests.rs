@@ -4,18 +4,18 @@ mod common;
 
 use std::path::Path;
 
-use common::{ORDERS, Owned, common_layouts, compare, exercise, exercise_far};
+use common::{ORDERS, Owned, common_layouts, compare, exercise, exercise_far, not_run};
 use condprog_conformance::input::Stream;
 use condprog_core::{BackendError, ErrorKind, Table};
 use condprog_cuda_host::{Order, Program, Shape, gather};
 use condprog_kernels::cuda;
 
-/// The kernels as they are, or `None` where there is no C++ compiler; `conformance.rs` counts that.
+/// The kernels as they are, or `None` where there is no C++ compiler; unless that is required.
 fn program() -> Option<Program> {
     match Program::new(Path::new(env!("CARGO_TARGET_TMPDIR"))) {
         Ok(program) => Some(program),
         Err(error) if error.kind() == ErrorKind::Unavailable => {
-            eprintln!("not run: {error}");
+            not_run(&error);
             None
         }
         Err(error) => panic!("{error}"),

@@ -1,10 +1,18 @@
 //! Requests with which the kernels are tried beyond the conformance suite: the common layouts in every way that the
 //! general cases do not reach. Compared with core's reference, bit for bit.
 
+use condprog_conformance::REQUIRE_VARIABLE;
 use condprog_conformance::input::Stream;
 use condprog_core::{Decoder, Dtype, Layout, Missing, Output, Rate, ReferenceDecoder, Segment, Table};
 use condprog_cuda_host::{HostDecoder, HostError, Order, Program, Shape};
 use condprog_kernels::cuda::Kernel;
+
+/// Reports a test that cannot run: nothing, or a failure where the environment requires the kernels on the CPU.
+pub(crate) fn not_run(why: &HostError) {
+    let required = std::env::var(REQUIRE_VARIABLE).unwrap_or_default();
+    assert!(!required.split(',').any(|name| name.trim() == "cuda-host"), "required, and not run: {why}");
+    eprintln!("not run: {why}");
+}
 
 /// The common layouts, in the order of the kernels.
 pub(crate) fn common_layouts() -> Vec<Layout> {
