@@ -15,7 +15,7 @@ use crate::interval::{Interval, Ratio};
 use crate::measure::{Gaussianity, Measures, row_errors};
 use crate::method::{Method, Rule, Subject};
 use crate::noise;
-use crate::rows::Rows;
+use crate::rows::{Rows, energy};
 use crate::table::{SourceTable, trace_counts};
 
 /// The fewest rows that a slow method is run on, where the sample has them.
@@ -102,6 +102,26 @@ pub struct ComparisonLine {
     /// Upper end.
     pub high: f64,
 }
+
+/// A row that suffers most from a method: a line of `worst-rows.csv`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorstLine {
+    /// The method.
+    pub method: String,
+    /// Id of the row.
+    pub row: u64,
+    /// Its relative MSE.
+    pub relative_mse: f64,
+    /// Its length.
+    pub norm: f64,
+    /// Its largest magnitude, in root mean squares of the row: large where a few values carry the row.
+    pub peak: f64,
+}
+
+/// Methods whose worst rows are reported.
+const WORST_OF: [&str; 2] = ["cp-2-e0-norm", "cp-2-e4-norm"];
+/// How many rows of each.
+const WORST_ROWS: usize = 20;
 
 /// The sample of a table, or rows that stand for one.
 pub struct Sample {
@@ -259,7 +279,26 @@ impl Report {
         Ok(Report { sample, gaussianity, methods, comparisons, errors, scales, variants, kl })
     }
 
-    /// Writes `index.html`, `methods.csv`, `comparisons.csv`, `kl.csv`, `kl-comparisons.csv` and the plots as SVG into a folder, which is
+    /// The rows of the sample that suffer most under CP at 2 bits, worst first.
+    pub fn worst_rows(&self) -> Vec<WorstLine> {
+        let mut lines = Vec::new();
+        for method in WORST_OF {
+            let Some(index) = self.methods.iter().position(|line| line.method == method) else { continue };
+            let errors = &self.errors[index];
+            let mut order: Vec<usize> = (0..errors.len()).collect();
+            order.sort_by(|&a, &b| errors[b].total_cmp(&errors[a]).then(a.cmp(&b)));
+            lines.extend(order.into_iter().take(WORST_ROWS).filter(|&row| errors[row] > 0.0).map(|row| {
+                let values = self.sample.rows.row(row);
+                let norm = energy(values).sqrt();
+                let largest = values.iter().fold(0.0, |largest, &value| f64::from(value).abs().max(largest));
+                let peak = largest * (values.len() as f64).sqrt() / norm;
+                WorstLine { method: method.into(), row: self.sample.ids[row], relative_mse: errors[row], norm, peak }
+            }));
+        }
+        lines
+    }
+
+    /// Writes `index.html`, `methods.csv`, `comparisons.csv`, `worst-rows.csv`, `kl.csv`, `kl-comparisons.csv` and the plots as SVG into a folder, which is
     /// made when it is not there.
     ///
     /// # Errors
@@ -268,6 +307,7 @@ impl Report {
         std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
         write_csv(&folder.join("methods.csv"), &self.methods)?;
         write_csv(&folder.join("comparisons.csv"), &self.comparisons)?;
+        write_csv(&folder.join("worst-rows.csv"), &self.worst_rows())?;
         if !self.kl.is_empty() {
             write_csv(&folder.join("kl.csv"), &kl_lines(&self.kl))?;
             write_csv(&folder.join("kl-comparisons.csv"), &kl_comparisons(&self.kl))?;

@@ -34,6 +34,7 @@ pub(super) fn page(report: &Report, plots: &[Plot]) -> String {
     }
     methods(&mut out, report);
     comparisons(&mut out, report);
+    worst_rows(&mut out, report);
     if !report.kl.is_empty() {
         divergences(&mut out, &kl_lines(&report.kl), &kl_comparisons(&report.kl));
     }
@@ -122,6 +123,21 @@ fn comparisons(out: &mut String, report: &Report) {
     *out += "<h2>Against the paper's trellis, at the same bytes</h2>\n\
         <p>Mean relative MSE over that of the paper's code on the same rows, 95 % interval by bootstrap over rows.</p>\n";
     compared(out, "rows", &report.comparisons);
+}
+
+fn worst_rows(out: &mut String, report: &Report) {
+    let lines = report.worst_rows();
+    if lines.is_empty() {
+        return;
+    }
+    *out += "<h2>Rows that suffer most at 2 bits</h2>\n<details><summary>The worst of the sample; the peak is a row's \
+        largest magnitude in root mean squares of the row</summary>\n";
+    let rows = lines.into_iter().map(|line| {
+        let numbers = [line.relative_mse, line.norm, line.peak].map(|value| format!("{value:.4}"));
+        (false, [line.method, line.row.to_string()].into_iter().chain(numbers).collect())
+    });
+    table(out, &["method", "row", "relative MSE", "norm", "peak"], rows);
+    *out += "</details>\n";
 }
 
 fn compared(out: &mut String, items: &str, lines: &[ComparisonLine]) {

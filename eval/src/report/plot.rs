@@ -9,7 +9,7 @@ const SIZE: (u32, u32) = (820, 480);
 /// Font of axes and legends.
 const LABELS: (&str, u32) = ("sans-serif", 14);
 /// Colours that stay apart for most eyes.
-const COLOURS: [RGBColor; 8] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -18,6 +18,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(230, 159, 0),
     RGBColor(110, 110, 110),
     RGBColor(140, 86, 75),
+    RGBColor(0, 0, 0),
 ];
 
 /// A plot.
@@ -186,7 +187,7 @@ fn points(title: &str, x: &str, y: &str, series: &[Series], logarithmic: bool) -
     let across = left - margin..right + margin;
     let mut svg = String::new();
     let drawn = if logarithmic {
-        draw(&mut svg, title, x, y, series, across, (low / 1.3..high * 1.3).log_scale(), &|v| format!("{v:e}"))
+        draw(&mut svg, title, x, y, series, across, (low / 1.3..high * 1.3).log_scale(), &|v| format!("{v:.0e}"))
     } else {
         draw(&mut svg, title, x, y, series, across, 0.0..high * 1.05, &|v| format!("{v:.3}"))
     };
@@ -226,7 +227,7 @@ where
         .label_style(LABELS)
         .draw()?;
     for (index, series) in series.iter().enumerate() {
-        // The ninth series and on reuse colours, thinner.
+        // Further series reuse colours, thinner.
         let (colour, width) = (COLOURS[index % COLOURS.len()], if index < COLOURS.len() { 2 } else { 1 });
         let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(width));
         let line = if series.joined { series.points.clone() } else { Vec::new() };
