@@ -3,9 +3,9 @@
 //! One row per 16-bit lane: a state costs one add with a memory operand and one minimum for all rows together, and
 //! nothing is gathered. What makes it fast, and where it differs from the literal search without differing in results:
 //!
-//! * **Metrics** are 12 bits in the upper part of a lane; the low 4 bits carry which predecessor won, so a decision
-//!   costs nothing, and the minimum takes the smallest predecessor of equals as it must. [`Metric`] sees to it that
-//!   12 bits are enough.
+//! * **Metrics** are 12 or 14 bits in the upper part of a lane; the low bits, the tag, carry which predecessor won, so a
+//!   decision costs nothing, and the minimum takes the smallest predecessor of equals as it must. [`Metric`] sees to it
+//!   that the bits are enough.
 //! * **Branch metrics** are a table of 256 vectors that is laid out so that the predecessors of a survivor stand side
 //!   by side: their hashes differ by multiples of `2^(16 - K)`, so rotating the index byte left by `K` bits puts them
 //!   in consecutive vectors, in different L1 sets. In index order they would be 4 KiB apart and evict each other.
@@ -22,10 +22,6 @@ use super::lanes::Lanes;
 use crate::memory::HugeVec;
 
 const STATES: usize = 1 << 16;
-/// Bits below a path metric, where decisions ride.
-const TAG_BITS: u32 = 16 - Metric::PATH_BITS;
-const METRIC_MASK: u16 = !0 << TAG_BITS;
-
 /// One run of the trellis, the same for all rows of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
@@ -112,8 +108,9 @@ impl<V: Lanes> Block<V> {
         unsafe {
             let in_place = V::IN_PLACE && self.metrics[1].is_empty();
             let first = survivors(at(0));
+            let tag_bits = 16 - metric.path_bits();
+            let unreached = (metric.unreached() as u16) << tag_bits;
             if pass.seamed {
-                let unreached = (metric.unreached() as u16) << TAG_BITS;
                 self.metrics[0][..first].fill(V::splat(unreached));
                 for (row, &seam) in self.seams.iter().enumerate() {
                     let place = if in_place { scatter(usize::from(seam)) } else { usize::from(seam) };
@@ -127,22 +124,22 @@ impl<V: Lanes> Block<V> {
                 let (t, next) = (at(i), at(i + 1));
                 let (came, leave) = (layout.shift(t), layout.shift(next));
                 branch(metric, self.targets[t as usize], leave, &self.variants, least, &mut self.branch);
-                let normalize = (i + 1).is_multiple_of(Metric::NORMALIZE_STEPS);
+                let normalize = (i + 1).is_multiple_of(metric.normalize_steps());
                 let [before, after] = &mut self.metrics;
                 let decisions = &mut self.decisions[i as usize * self.stride..][..self.stride];
                 let (branch, offsets) = (&self.branch[..256], &self.offsets[leave as usize - 1][..]);
                 if in_place {
                     let step = StepInPlace { metrics: before, turned, branch, offsets, decisions };
-                    least = step.run(leave, normalize);
+                    least = step.run(leave, tag_bits, normalize);
                     turned = (turned + leave) % (16 - leave);
                 } else {
                     let (before, after) = (&before[..survivors(t)], &mut after[..survivors(next)]);
-                    least = Step { before, after, branch, offsets, decisions }.run(leave, came, normalize);
+                    least = Step { before, after, branch, offsets, decisions }.run(leave, came, tag_bits, normalize);
                     self.metrics.swap(0, 1);
                 }
                 if pass.seamed && i < metric.reach() {
                     // Paths that do not start at the seam must not grow beyond what a lane holds.
-                    let unreached = V::splat((metric.unreached() as u16) << TAG_BITS);
+                    let unreached = V::splat(unreached);
                     for survivor in &mut self.metrics[0][..survivors(next)] {
                         *survivor = survivor.min(unreached);
                     }
@@ -151,9 +148,9 @@ impl<V: Lanes> Block<V> {
             if !pass.seamed {
                 let bits = survivors(at(pass.count)).ilog2();
                 let ends = if in_place {
-                    first_least(bits, |j| self.metrics[0][turn(j, bits, turned)])
+                    first_least(bits, tag_bits, |j| self.metrics[0][turn(j, bits, turned)])
                 } else {
-                    first_least(bits, |j| self.metrics[0][j])
+                    first_least(bits, tag_bits, |j| self.metrics[0][j])
                 };
                 self.seams.copy_from_slice(lane(&[ends]));
             }
@@ -171,7 +168,7 @@ impl<V: Lanes> Block<V> {
             let (t, leave) = (at(i) as usize, layout.shift(at(i + 1)));
             let came = layout.shift(at(i));
             let packed = packed_log2(leave);
-            let width = TAG_BITS * 4 >> packed;
+            let width = 16 >> packed;
             let words = &decisions[i as usize * self.stride * V::ROWS..][..self.stride * V::ROWS];
             // Rows innermost: their loads are independent, so the misses overlap.
             for (row, survivor) in self.seams.iter_mut().enumerate() {
@@ -227,6 +224,7 @@ unsafe fn branch<V: Lanes>(metric: Metric, target: V, leave: u32, variants: &[u8
             nearest = nearest.min(magnitude.sub(V::splat(4 * u16::from(level))).abs());
         }
         let down = metric.down();
+        let tag_bits = 16 - metric.path_bits();
         let (max, high_max) = (V::splat(metric.max() as u16), V::splat((1 << down) - 1));
         for (i, level) in LEVELS.into_iter().enumerate() {
             let level = V::splat(4 * u16::from(level));
@@ -236,7 +234,7 @@ unsafe fn branch<V: Lanes>(metric: Metric, target: V, leave: u32, variants: &[u8
                 let (less, more) = (distance.sub(nearest), distance.add(nearest));
                 let high = less.mul_high(more).min(high_max).shift_left(16 - down);
                 let low = less.mul_low(more).shift_right(down);
-                let value = high.add(low).min(max).shift_left(TAG_BITS).sub(least);
+                let value = high.add(low).min(max).shift_left(tag_bits).sub(least);
                 if uniform {
                     sorted[place(index, variant, leave)] = value;
                 } else {
@@ -267,10 +265,10 @@ fn place(index: usize, variant: u8, leave: u32) -> usize {
 /// # Safety
 /// As [`Block::pass`].
 #[inline(always)]
-unsafe fn first_least<V: Lanes>(bits: u32, metric: impl Fn(usize) -> V) -> V {
+unsafe fn first_least<V: Lanes>(bits: u32, tag_bits: u32, metric: impl Fn(usize) -> V) -> V {
     // SAFETY: the caller vouches for the CPU.
     unsafe {
-        let (mask, zero) = (V::splat(METRIC_MASK), V::splat(0));
+        let (mask, zero) = (V::splat(!0 << tag_bits), V::splat(0));
         let mut least = V::splat(u16::MAX);
         for j in 0..1 << bits {
             least = least.min(metric(j));
@@ -297,29 +295,32 @@ impl<V: Lanes> Step<'_, V> {
     /// # Safety
     /// As [`Block::pass`].
     #[inline(always)]
-    unsafe fn run(self, leave: u32, came: u32, normalize: bool) -> V {
+    unsafe fn run(self, leave: u32, came: u32, tag_bits: u32, normalize: bool) -> V {
         // SAFETY: the caller vouches for the CPU.
         unsafe {
-            match (leave, came) {
-                (1, 1) => self.of::<1, 1>(normalize),
-                (1, 2) => self.of::<1, 2>(normalize),
-                (2, 1) => self.of::<2, 1>(normalize),
-                (2, 2) => self.of::<2, 2>(normalize),
-                (2, 3) => self.of::<2, 3>(normalize),
-                (3, 2) => self.of::<3, 2>(normalize),
-                (3, 3) => self.of::<3, 3>(normalize),
-                (3, 4) => self.of::<3, 4>(normalize),
-                (4, 3) => self.of::<4, 3>(normalize),
-                (4, 4) => self.of::<4, 4>(normalize),
-                _ => unreachable!("shifts of a rate differ by at most one"),
+            match (leave, came, tag_bits) {
+                (1, 1, 2) => self.of::<1, 1, 2>(normalize),
+                (1, 2, 2) => self.of::<1, 2, 2>(normalize),
+                (2, 1, 2) => self.of::<2, 1, 2>(normalize),
+                (2, 2, 2) => self.of::<2, 2, 2>(normalize),
+                (2, 2, 4) => self.of::<2, 2, 4>(normalize),
+                (2, 3, 4) => self.of::<2, 3, 4>(normalize),
+                (3, 2, 4) => self.of::<3, 2, 4>(normalize),
+                (3, 3, 4) => self.of::<3, 3, 4>(normalize),
+                (3, 4, 4) => self.of::<3, 4, 4>(normalize),
+                (4, 3, 4) => self.of::<4, 3, 4>(normalize),
+                (4, 4, 4) => self.of::<4, 4, 4>(normalize),
+                _ => unreachable!("no rate has steps of {came} and {leave} bits with {tag_bits} bits of tag"),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn of<const LEAVE: u32, const CAME: u32>(self, normalize: bool) -> V {
+    unsafe fn of<const LEAVE: u32, const CAME: u32, const TAG: u32>(self, normalize: bool) -> V {
         // SAFETY: the caller vouches for the CPU.
-        unsafe { if normalize { self.step::<LEAVE, CAME, true>() } else { self.step::<LEAVE, CAME, false>() } }
+        unsafe {
+            if normalize { self.step::<LEAVE, CAME, TAG, true>() } else { self.step::<LEAVE, CAME, TAG, false>() }
+        }
     }
 
     /// `after[j] = min over the 2^LEAVE states s with low bits j of before[s >> CAME] + branch[s]`; the `2^CAME`
@@ -328,7 +329,7 @@ impl<V: Lanes> Step<'_, V> {
     /// # Safety
     /// As [`Block::pass`].
     #[inline(always)]
-    unsafe fn step<const LEAVE: u32, const CAME: u32, const NORMALIZE: bool>(self) -> V {
+    unsafe fn step<const LEAVE: u32, const CAME: u32, const TAG: u32, const NORMALIZE: bool>(self) -> V {
         let packed = 1usize << packed_log2(LEAVE);
         let words = (STATES >> LEAVE) / packed;
         let groups = STATES >> LEAVE >> CAME;
@@ -341,7 +342,7 @@ impl<V: Lanes> Step<'_, V> {
         // STATES >> LEAVE and `j << LEAVE | high` below STATES, since middle < groups; offsets are below
         // 256 * size_of::<V>() and multiples of it (see `offsets`); the decision word is j / packed < words.
         unsafe {
-            let metric_mask = V::splat(METRIC_MASK);
+            let metric_mask = V::splat(!0 << TAG);
             let mut least = V::splat(u16::MAX);
             // Survivors whose decisions fill a word, or one group if that is more.
             let span = if packed > 1 << CAME { packed } else { 1 << CAME };
@@ -352,7 +353,7 @@ impl<V: Lanes> Step<'_, V> {
                     let mut from = [V::splat(0); 16];
                     for (high, from) in from[..1 << LEAVE].iter_mut().enumerate() {
                         let metric = *before.add(high << (16 - LEAVE - CAME) | middle);
-                        *from = metric.and_or(metric_mask, V::splat(tag::<LEAVE>(high)));
+                        *from = metric.and_or(metric_mask, V::splat(tag::<LEAVE, TAG>(high)));
                     }
                     for low in 0..1usize << CAME {
                         let j = middle << CAME | low;
@@ -369,7 +370,7 @@ impl<V: Lanes> Step<'_, V> {
                     }
                 }
                 for word in 0..span / packed {
-                    *decisions.add(first / packed + word) = pack::<V, LEAVE>(&won[word * packed..]);
+                    *decisions.add(first / packed + word) = pack::<V, LEAVE, TAG>(&won[word * packed..]);
                 }
             }
             if NORMALIZE { least.and_or(metric_mask, V::splat(0)) } else { V::splat(0) }
@@ -410,19 +411,19 @@ impl<V: Lanes> StepInPlace<'_, V> {
     /// # Safety
     /// As [`Block::pass`].
     #[inline(always)]
-    unsafe fn run(self, leave: u32, normalize: bool) -> V {
+    unsafe fn run(self, leave: u32, tag_bits: u32, normalize: bool) -> V {
         // SAFETY: the caller vouches for the CPU.
         unsafe {
-            match (leave, normalize) {
-                (1, false) => self.step::<1, false>(),
-                (1, true) => self.step::<1, true>(),
-                (2, false) => self.step::<2, false>(),
-                (2, true) => self.step::<2, true>(),
-                (3, false) => self.step::<3, false>(),
-                (3, true) => self.step::<3, true>(),
-                (4, false) => self.step::<4, false>(),
-                (4, true) => self.step::<4, true>(),
-                _ => unreachable!("shifts are 1 to 4"),
+            match (leave, tag_bits, normalize) {
+                (1, 2, false) => self.step::<1, 2, false>(),
+                (1, 2, true) => self.step::<1, 2, true>(),
+                (2, 4, false) => self.step::<2, 4, false>(),
+                (2, 4, true) => self.step::<2, 4, true>(),
+                (3, 4, false) => self.step::<3, 4, false>(),
+                (3, 4, true) => self.step::<3, 4, true>(),
+                (4, 4, false) => self.step::<4, 4, false>(),
+                (4, 4, true) => self.step::<4, 4, true>(),
+                _ => unreachable!("no whole rate has steps of {leave} bits with {tag_bits} bits of tag"),
             }
         }
     }
@@ -430,7 +431,7 @@ impl<V: Lanes> StepInPlace<'_, V> {
     /// # Safety
     /// As [`Block::pass`].
     #[inline(always)]
-    unsafe fn step<const K: u32, const NORMALIZE: bool>(self) -> V {
+    unsafe fn step<const K: u32, const TAG: u32, const NORMALIZE: bool>(self) -> V {
         let bits = 16 - K;
         let packed = 1usize << packed_log2(K);
         let words = (STATES >> K) / packed;
@@ -446,7 +447,7 @@ impl<V: Lanes> StepInPlace<'_, V> {
         // SAFETY: the CPU is vouched for by the caller. `turn` gives numbers below 1 << bits, the length of metrics;
         // bounds of the rest as in `Step::step`.
         unsafe {
-            let metric_mask = V::splat(METRIC_MASK);
+            let metric_mask = V::splat(!0 << TAG);
             let mut least = V::splat(u16::MAX);
             let span = if packed > 1 << K { packed } else { 1 << K };
             let mut won = [V::splat(0); 16];
@@ -457,7 +458,7 @@ impl<V: Lanes> StepInPlace<'_, V> {
                     let mut from = [V::splat(0); 16];
                     for (high, from) in from[..1 << K].iter_mut().enumerate() {
                         let metric = *metrics.add(at_metric ^ place[high]);
-                        *from = metric.and_or(metric_mask, V::splat(tag::<K>(high)));
+                        *from = metric.and_or(metric_mask, V::splat(tag::<K, TAG>(high)));
                     }
                     for low in 0..1usize << K {
                         let at = offsets.add((middle << K | low) << K);
@@ -473,7 +474,7 @@ impl<V: Lanes> StepInPlace<'_, V> {
                     }
                 }
                 for word in 0..span / packed {
-                    *decisions.add(first / packed + word) = pack::<V, K>(&won[word * packed..]);
+                    *decisions.add(first / packed + word) = pack::<V, K, TAG>(&won[word * packed..]);
                 }
             }
             if NORMALIZE { least.and_or(metric_mask, V::splat(0)) } else { V::splat(0) }
@@ -481,13 +482,12 @@ impl<V: Lanes> StepInPlace<'_, V> {
     }
 }
 
-/// What a metric carries in its low bits to say that it came from predecessor `high`: repeated where it is short, so
-/// that packing mostly needs no shifts.
+/// What a metric carries in its low `TAG` bits to say that it came from predecessor `high`: repeated where it is
+/// shorter, so that packing needs fewer shifts.
 #[inline(always)]
-const fn tag<const LEAVE: u32>(high: usize) -> u16 {
-    match LEAVE {
-        1 => high as u16 * 0b1111,
-        2 => high as u16 * 0b0101,
+const fn tag<const LEAVE: u32, const TAG: u32>(high: usize) -> u16 {
+    match TAG / LEAVE {
+        2 => (high << LEAVE | high) as u16,
         _ => high as u16,
     }
 }
@@ -499,11 +499,11 @@ const fn tag<const LEAVE: u32>(high: usize) -> u16 {
 /// # Safety
 /// As [`Block::pass`].
 #[inline(always)]
-unsafe fn pack<V: Lanes, const LEAVE: u32>(won: &[V]) -> V {
+unsafe fn pack<V: Lanes, const LEAVE: u32, const TAG: u32>(won: &[V]) -> V {
     let half = (1 << packed_log2(LEAVE)) / 2;
     // SAFETY: the caller vouches for the CPU.
     unsafe {
-        let (low, high) = (pack_byte::<V, LEAVE>(&won[..half]), pack_byte::<V, LEAVE>(&won[half..]));
+        let (low, high) = (pack_byte::<V, LEAVE, TAG>(&won[..half]), pack_byte::<V, LEAVE, TAG>(&won[half..]));
         low.select(high.shift_left(8), V::splat(0x00ff))
     }
 }
@@ -511,11 +511,11 @@ unsafe fn pack<V: Lanes, const LEAVE: u32>(won: &[V]) -> V {
 /// # Safety
 /// As [`Block::pass`].
 #[inline(always)]
-unsafe fn pack_byte<V: Lanes, const LEAVE: u32>(won: &[V]) -> V {
+unsafe fn pack_byte<V: Lanes, const LEAVE: u32, const TAG: u32>(won: &[V]) -> V {
     let half = (1 << packed_log2(LEAVE)) / 4;
     // SAFETY: the caller vouches for the CPU.
     unsafe {
-        let (low, high) = (pack_nibble::<V, LEAVE>(&won[..half]), pack_nibble::<V, LEAVE>(&won[half..]));
+        let (low, high) = (pack_nibble::<V, LEAVE, TAG>(&won[..half]), pack_nibble::<V, LEAVE, TAG>(&won[half..]));
         low.select(high.shift_left(4), V::splat(0x000f))
     }
 }
@@ -523,16 +523,17 @@ unsafe fn pack_byte<V: Lanes, const LEAVE: u32>(won: &[V]) -> V {
 /// # Safety
 /// As [`Block::pass`].
 #[inline(always)]
-unsafe fn pack_nibble<V: Lanes, const LEAVE: u32>(won: &[V]) -> V {
+unsafe fn pack_nibble<V: Lanes, const LEAVE: u32, const TAG: u32>(won: &[V]) -> V {
     // SAFETY: the caller vouches for the CPU.
     unsafe {
-        match LEAVE {
-            1 => {
+        match (LEAVE, TAG) {
+            (1, _) => {
                 let low = won[0].select(won[1], V::splat(0b0001));
-                let high = won[2].select(won[3], V::splat(0b0100));
-                low.select(high, V::splat(0b0011))
+                let high = won[2].select(won[3], V::splat(0b0001));
+                low.select(high.shift_left(2), V::splat(0b0011))
             }
-            2 => won[0].select(won[1], V::splat(0b0011)),
+            (2, 2) => won[0].select(won[1].shift_left(2), V::splat(0b0011)),
+            (2, _) => won[0].select(won[1], V::splat(0b0011)),
             _ => won[0],
         }
     }

@@ -11,44 +11,44 @@ const LEVELS_PER_DEVIATION: f64 = 127.0 / 2.885_634_912_426_757;
 ///
 /// The metric of level `v` for a target `z`, both in quarter levels, is
 /// `min(max, ((z - 4v)^2 - (z - 4w)^2) >> down)`, `w` the level nearest to `z`. Taking off each step's smallest metric
-/// keeps a row with an outlier from saturating every path. `max` is small enough that, once the smallest path metric
-/// is taken off every fourth step, all path metrics fit in 12 bits: any survivor is reached from the best one in
-/// `reach` steps, so no two of them are further than `reach * max` apart.
+/// keeps a row with an outlier from saturating every path. `max` is as large as lets all path metrics fit in
+/// `path_bits` once the smallest one is taken off every `normalize_steps` steps: any survivor is reached from the best
+/// one in `reach` steps, so no two of them are further than `reach * max` apart. Where `max` is less than about twice
+/// the variance of a row, paths pay it for a wrong sign, and rows get much worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     gain: u16,
     down: u32,
     reach: u32,
+    path_bits: u32,
+    normalize_steps: u32,
 }
 
 impl Metric {
     /// Targets are clamped to this magnitude, in quarter levels, where metrics are formed: 23 standard deviations,
     /// eight times the largest level.
     pub const TARGET_LIMIT: i32 = 4095;
-    /// Bits of a path metric.
-    pub const PATH_BITS: u32 = 12;
-    /// A path metric has its smallest taken off after so many steps at the latest.
-    pub const NORMALIZE_STEPS: u32 = 4;
 
     /// The metric of a rate.
     pub const fn new(rate: Rate) -> Metric {
-        // Gain in thousandths and shift, by measurement on Gaussian rows.
-        let (gain, down) = match rate.quarters() {
-            4 => (1000, 9),
-            5 => (1000, 9),
-            6 => (1000, 8),
-            7 => (1000, 8),
-            8 => (1000, 8),
-            9 => (1000, 7),
-            10 => (1000, 7),
-            11 => (1025, 7),
-            12 => (1050, 6),
-            13 => (1060, 6),
-            14 => (1075, 6),
-            15 => (1090, 5),
-            _ => (1100, 5),
+        // By measurement on Gaussian rows: gain in thousandths, shift, bits of a path metric, steps to normalise after.
+        // Fewer bits leave an encoder with 16-bit lanes more room for what it carries beside the metric.
+        let (gain, down, path_bits, normalize_steps) = match rate.quarters() {
+            4 => (1000, 8, 14, 4),
+            5 => (1000, 8, 14, 4),
+            6 => (1000, 8, 14, 4),
+            7 => (1000, 8, 14, 4),
+            8 => (1000, 8, 12, 4),
+            9 => (1000, 7, 12, 4),
+            10 => (1000, 7, 12, 4),
+            11 => (975, 7, 12, 4),
+            12 => (952, 7, 12, 1),
+            13 => (943, 7, 12, 1),
+            14 => (930, 7, 12, 1),
+            15 => (917, 6, 12, 1),
+            _ => (909, 6, 12, 1),
         };
-        Metric { gain, down, reach: 64u32.div_ceil(rate.quarters()) }
+        Metric { gain, down, reach: 64u32.div_ceil(rate.quarters()), path_bits, normalize_steps }
     }
 
     /// Quarter levels per standard deviation of the row.
@@ -66,9 +66,19 @@ impl Metric {
         self.reach
     }
 
+    /// Bits that hold any path metric.
+    pub const fn path_bits(self) -> u32 {
+        self.path_bits
+    }
+
+    /// Steps after which the smallest path metric is to be taken off all of them, at the latest.
+    pub const fn normalize_steps(self) -> u32 {
+        self.normalize_steps
+    }
+
     /// Where a branch metric saturates.
     pub const fn max(self) -> u32 {
-        ((1 << Self::PATH_BITS) - 2) / (self.reach + Self::NORMALIZE_STEPS)
+        ((1 << self.path_bits) - 2) / (self.reach + self.normalize_steps)
     }
 
     /// A path metric no path from the seam can have: larger than `reach * max`.
