@@ -91,7 +91,7 @@ fn outliers_do_not_lose_the_row() {
             (length(&mut restored.iter().copied()), length(&mut source.iter().map(|&v| f64::from(v))));
         let cosine = dot / (restored_length * source_length);
         // Levels end at 2.9 deviations: a row that is one outlier of 16 and noise loses some of its direction.
-        let least = if (4..8).contains(&id) { 0.8 } else { 0.9 };
+        let least = if (4..8).contains(&id) { 0.75 } else { 0.9 };
         assert!(cosine > least, "row {id} has cosine {cosine} with its source");
         assert!((restored_length / source_length - 1.0).abs() < 0.01, "row {id}: {restored_length} {source_length}");
         let largest = |values: &[f64]| (0..values.len()).max_by(|&a, &b| values[a].abs().total_cmp(&values[b].abs()));
