@@ -181,7 +181,8 @@ pub(crate) struct Demo {
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// What decodes
+    /// What decodes. With cuda alone, the benchmark of that backend: tables of up to 48 GiB in device and in host
+    /// memory, beside plain gathers and copies; the other options do not apply to it
     #[arg(long, value_enum, default_value_t = Backends::All)]
     pub(crate) backend: Backends,
     #[command(flatten)]

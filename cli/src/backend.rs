@@ -17,6 +17,11 @@ pub(crate) trait Place {
         None
     }
 
+    /// Whether it works on the threads of the current pool.
+    fn uses_threads(&self) -> bool {
+        false
+    }
+
     /// Makes a table ready for decoding.
     fn open<'t>(&self, table: Table<'t>) -> Result<Box<dyn AnyDecoder + 't>, Error>;
 }
@@ -67,6 +72,10 @@ pub(crate) struct Cpu(pub(crate) Level);
 impl Place for Cpu {
     fn name(&self) -> String {
         format!("cpu/{}", self.0)
+    }
+
+    fn uses_threads(&self) -> bool {
+        true
     }
 
     fn open<'t>(&self, table: Table<'t>) -> Result<Box<dyn AnyDecoder + 't>, Error> {
@@ -182,6 +191,9 @@ mod wgpu {
 }
 
 #[cfg(feature = "cuda")]
+pub(crate) use cuda::bench as cuda_bench;
+
+#[cfg(feature = "cuda")]
 mod cuda {
     use condprog_cuda::{CudaDecoder, CudaError, Device, Placement, device_count};
 
@@ -207,6 +219,11 @@ mod cuda {
     pub(super) fn first() -> Result<Box<dyn Place>, Error> {
         let device = Device::open(0).map_err(cuda_error)?;
         Ok(Box::new(Cuda { name: "cuda".into(), device }))
+    }
+
+    /// The CUDA backend's own benchmark, on the first device.
+    pub(crate) fn bench() -> Result<condprog_cuda::bench::BenchReport, Error> {
+        condprog_cuda::bench::run(&condprog_cuda::bench::BenchOptions::default(), &mut |_| ()).map_err(cuda_error)
     }
 
     fn cuda_error(error: CudaError) -> Error {

@@ -12,6 +12,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::{Value, json};
 
 use crate::Outcome;
+#[cfg(feature = "cuda")]
+use crate::arguments::Backends;
 use crate::arguments::{Backend, Bench};
 use crate::backend::{self, Absent, Place};
 use crate::error::Error;
@@ -25,6 +27,9 @@ const EFFORTS: [u8; 3] = [0, 2, 4];
 /// Records of the table that stays in the caches, in bytes.
 const CACHED_BYTES: usize = 16 << 10;
 
+/// Ids per request from that table: few enough that the rows stay in the caches too.
+const CACHED_IDS: usize = 512;
+
 /// Requests whose stages are taken apart.
 const STAGED: usize = 5;
 
@@ -32,6 +37,10 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
     let layout = Layout::new(arguments.dim, arguments.rate)?;
     if !(arguments.seconds.is_finite() && (0.0..=3600.0).contains(&arguments.seconds)) {
         return Err(Error::Usage(format!("seconds are {}, expected 0 to 3600", arguments.seconds)));
+    }
+    #[cfg(feature = "cuda")]
+    if arguments.backend == Backends::Cuda {
+        return cuda(ui);
     }
     let bench = Setup {
         layout,
@@ -54,9 +63,11 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
         for place in backend::places(backend, arguments.level.level)? {
             match place {
                 Ok(place) => {
-                    for table in [&cached, &large] {
-                        bench.decodings(&*place, table, backend == Backend::Cpu, &mut decodings)?;
+                    // Every request to a device takes its rows through memory: there is nothing to be had from a cache.
+                    if backend == Backend::Cpu {
+                        bench.decodings(&*place, &cached, CACHED_IDS, &mut decodings)?;
                     }
+                    bench.decodings(&*place, &large, bench.ids, &mut decodings)?;
                 }
                 Err(place) => absent.push(place),
             }
@@ -74,6 +85,14 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
     });
     ui.print("bench", object, || text(&bench, &encodings, &decodings, &absent))?;
     Ok(Outcome::Done)
+}
+
+/// The CUDA backend measures itself, beside plain gathers and copies, with tables and requests of its own.
+#[cfg(feature = "cuda")]
+fn cuda(ui: &Ui) -> Result<Outcome, Error> {
+    let report = backend::cuda_bench()?;
+    ui.print("bench", json!({ "cuda": report }), || report.to_string())?;
+    Ok(if report.exact() { Outcome::Done } else { Outcome::Failed })
 }
 
 /// One thread, and all of them.
@@ -131,6 +150,7 @@ impl Decoding {
             "backend": self.backend,
             "device": self.device,
             "table_rows": self.rows,
+            "ids": self.ids,
             "threads": self.threads,
             "request_seconds": self.time.as_secs_f64(),
             "rows_per_second": self.rows_per_second(),
@@ -193,7 +213,7 @@ impl Setup {
         &self,
         place: &dyn Place,
         table: &Records,
-        on_cpu: bool,
+        ids: usize,
         decodings: &mut Vec<Decoding>,
     ) -> Result<(), Error> {
         let segments = [Segment { rows: table.rows as u64, layout: table.layout, records: &table.records }];
@@ -201,17 +221,17 @@ impl Setup {
         let dim = self.layout.dim() as usize;
         // More than one request, so that a large table's rows are not in the caches from the request before.
         let mut random = Random::new(3);
-        let requests: Vec<_> = (0..8).map(|_| random.ids(self.ids, table.rows as u64)).collect();
+        let requests: Vec<_> = (0..8).map(|_| random.ids(ids, table.rows as u64)).collect();
         let mut round = requests.iter().cycle();
-        let mut out = vec![0; self.ids * dim];
+        let mut out = vec![0; ids * dim];
         let mut decode = |out: &mut [u16]| {
             decoder.decode(round.next().expect("requests go round"), Missing::Error, Output::Bf16(out))
         };
         let mut push = |threads, time, stages| {
             let (backend, device, rows) = (place.name(), place.device(), table.rows as u64);
-            decodings.push(Decoding { backend, device, rows, threads, time, ids: self.ids, stages });
+            decodings.push(Decoding { backend, device, rows, threads, time, ids, stages });
         };
-        if on_cpu {
+        if place.uses_threads() {
             for &threads in &self.threads {
                 let pool = Self::pool(threads)?;
                 let time = median(self.budget, || pool.install(|| decode(&mut out)))?;
@@ -254,7 +274,7 @@ fn text(bench: &Setup, encodings: &[Encoding], decodings: &[Decoding], absent: &
     }
     if !decodings.is_empty() {
         let mut lines =
-            vec![line(&["decode to bf16", "table", "threads", "rows/s", "ns/row", "upload, kernel, readback"])];
+            vec![line(&["decode to bf16", "table", "ids", "threads", "rows/s", "ns/row", "upload, kernel, readback"])];
         for one in decodings {
             let table = bytes(one.rows * layout.record_bytes() as u64);
             let threads = one.threads.map_or("-".into(), |threads| threads.to_string());
@@ -264,9 +284,17 @@ fn text(bench: &Setup, encodings: &[Encoding], decodings: &[Decoding], absent: &
                     .map(|time| format!("{} ms", figure(time.as_secs_f64() * 1e3)))
                     .join(", ")
             });
-            lines.push(line(&[&one.backend, &table, &threads, &speed(one.rows_per_second()), &nanos, &stages]));
+            lines.push(line(&[
+                &one.backend,
+                &table,
+                &count(one.ids as u64),
+                &threads,
+                &speed(one.rows_per_second()),
+                &nanos,
+                &stages,
+            ]));
         }
-        text += &format!("\n{}requests of {} random ids\n", columns(&lines), count(bench.ids as u64));
+        text += &format!("\n{}Ids are random, so many in a request.\n", columns(&lines));
     }
     let mut devices: Vec<_> =
         decodings.iter().filter_map(|one| one.device.as_ref().map(|d| (&one.backend, d))).collect();
