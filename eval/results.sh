@@ -13,13 +13,12 @@ eval=target/release/condprog-eval
 mkdir -p "$out"
 
 "$eval" gaussian 256 --sample 2048 -o "$out/gaussian-256"
-"$eval" gaussian 160 --sample 2048 --methods 'hyb-*-norm,cp-*-e0-norm,cp-*-e4-norm' -o "$out/gaussian-160"
 
-"$eval" kl "$data" -o "$out/kl-windows.csv" --methods 'source,zero,rtn-*,mxfp4*,nvfp4*,fp8,lloyd-max-2,hyb-2-*,qtip-2,cp-*-e0-norm,cp-*-e0-projection,cp-*-e0-least-squares,cp-2-e0-global'
+"$eval" kl "$data" -o "$out/kl-windows.csv" --methods 'source,zero,rtn-*,mxfp4*,nvfp4*,fp8,lloyd-max-2,hyb-2-*,qtip-2,cp-*-e0-norm,cp-*-e0-projection,cp-*-e0-least-squares,cp-2-e0-global,cp-2-e0-projection-by-frequency'
 "$eval" kl-summary "$out/kl-windows.csv" -o "$out"
 
 "$eval" table "$data/engram-fp8.safetensors" --tensor layers.1.engram.embed.weight --trace "$data/trace.safetensors" \
-    --kl "$out/kl-windows.csv" --sample 4096 -o "$out/ngram"
+    --kl "$out/kl-windows.csv" --sample 2048 -o "$out/ngram"
 if [ -n "$minilm" ]; then
-    "$eval" table "$minilm" --tensor embeddings.word_embeddings.weight --sample 4096 -o "$out/minilm"
+    "$eval" table "$minilm" --tensor embeddings.word_embeddings.weight --sample 2048 -o "$out/minilm"
 fi
