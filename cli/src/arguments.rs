@@ -81,7 +81,7 @@ pub(crate) struct Compress {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=4))]
     pub(crate) effort: u8,
     /// What the scale of a row keeps
-    #[arg(long, value_enum, default_value_t = Scale::Norm)]
+    #[arg(long, value_enum, default_value_t = Scale::Projection)]
     pub(crate) scale: Scale,
     /// What to do with rows that have a NaN or an infinity, or whose scale is too large to store
     #[arg(long, value_enum, default_value_t = OnNonFinite::Error)]

@@ -91,7 +91,10 @@ fn other_parameters_are_refused_and_force_starts_over() {
     let base = || options(BLOCK);
     let others = [
         (CompressOptions { effort: 1, ..base() }, "the effort was \"t\": 0, is \"t\": 1"),
-        (CompressOptions { scale: ScaleMode::Global, ..base() }, "the scale rule was \"t\": norm, is \"t\": global"),
+        (
+            CompressOptions { scale: ScaleMode::Global, ..base() },
+            "the scale rule was \"t\": projection, is \"t\": global",
+        ),
         (
             CompressOptions { rate: Rate::MIN, ..base() },
             "the rate was \"t\": 30 rows at 2 bits in blocks of 4, is \"t\": 30 rows at 1 bits in blocks of 4",

@@ -36,20 +36,25 @@ impl Search {
 
     /// What an effort of 0..=4 does; a larger number means 4.
     ///
+    /// Variants buy more than anything else that costs as much. A short first pass costs up to 0.7 % of MSE at the
+    /// seam, which a re-cut pass over the best variant mostly gives back; at the ends of the dial the first pass is
+    /// whole. On Gaussian rows of 256 values at 2 bits the relative MSE is 0.0683, 0.0677, 0.0671, 0.0665 and 0.0655, at
+    /// about 1, 2, 4, 8 and 22 times the work.
+    ///
     /// | effort | variants | first pass, values each side of the seam | re-cut passes |
     /// |---|---|---|---|
     /// | 0 | 1 | all | 0 |
     /// | 1 | 2 | 48 | 1 |
     /// | 2 | 4 | 48 | 1 |
     /// | 3 | 8 | 48 | 1 |
-    /// | 4 | 16 | 64 | 2 |
+    /// | 4 | 16 | all | 2 |
     pub const fn effort(effort: u8) -> Search {
         match effort {
             0 => Search { variants: 1, window: u32::MAX, recuts: 0 },
             1 => Search { variants: 2, window: 48, recuts: 1 },
             2 => Search { variants: 4, window: 48, recuts: 1 },
             3 => Search { variants: 8, window: 48, recuts: 1 },
-            _ => Search { variants: 16, window: 64, recuts: 2 },
+            _ => Search { variants: 16, window: u32::MAX, recuts: 2 },
         }
     }
 
