@@ -8,11 +8,11 @@ use condprog_core::{Decoder, Layout, Missing, Output, Rate, Segment, Table};
 use condprog_cpu::{CpuDecoder, Encoder};
 
 /// Rows of a measurement; its standard error is then about 0.08 % at 2 bits.
-pub const ROWS: usize = 2048;
+pub(crate) const ROWS: usize = 2048;
 /// Rows that a test measures again.
-pub const CHECK_ROWS: usize = 32;
+pub(crate) const CHECK_ROWS: usize = 32;
 /// First line of the table.
-pub const HEADER: &str = "dim,bits,effort,relative_mse,standard_error,relative_mse_of_first_32";
+pub(crate) const HEADER: &str = "dim,bits,effort,relative_mse,standard_error,relative_mse_of_first_32";
 
 #[allow(dead_code)] // not where a test takes this file in
 fn main() {
@@ -34,13 +34,13 @@ fn main() {
 
 /// A layout and an effort.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub(crate) struct Case {
     /// Values per row.
-    pub dim: u32,
+    pub(crate) dim: u32,
     /// Quarter bits per value.
-    pub quarters: u32,
+    pub(crate) quarters: u32,
     /// Encoder effort.
-    pub effort: u8,
+    pub(crate) effort: u8,
 }
 
 impl Case {
@@ -50,17 +50,17 @@ impl Case {
     }
 
     /// The columns that name it.
-    pub fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         format!("{},{},{}", self.dim, f64::from(self.quarters) / 4.0, self.effort)
     }
 
     /// The column that a test can make again: all digits of the mean over the first rows.
-    pub fn check(&self, errors: &[f64]) -> String {
+    pub(crate) fn check(&self, errors: &[f64]) -> String {
         format!("{:e}", mean(&errors[..CHECK_ROWS]))
     }
 
     /// Relative squared error of each of the first `rows` rows.
-    pub fn errors(&self, rows: usize) -> Vec<f64> {
+    pub(crate) fn errors(&self, rows: usize) -> Vec<f64> {
         let rate = Rate::from_quarters(self.quarters).expect("a rate");
         let layout = Layout::new(self.dim, rate).expect("a layout");
         let dim = self.dim as usize;

@@ -65,3 +65,23 @@ fn segments_of_different_rates() {
     let layouts: Vec<_> = Rate::all().map(|rate| Layout::new(160, rate).unwrap()).collect();
     check(&layouts, 7);
 }
+
+#[test]
+fn requests_too_large_for_the_caches_give_the_same_bits() {
+    let layouts = [Layout::new(256, Rate::TWO).unwrap(), Layout::new(256, Rate::MAX).unwrap()];
+    let records = layouts.map(|layout| bytes(50 * layout.record_bytes(), 3));
+    let segments: Vec<_> =
+        layouts.iter().zip(&records).map(|(&layout, records)| Segment { rows: 50, layout, records }).collect();
+    let table = Table::new(&segments).unwrap();
+    let ids: Vec<i64> = (0..40_000).map(|i| i * 7 % 101).collect();
+    for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
+        let decoder = CpuDecoder::with_level(table, level).unwrap();
+        // One value further on, so that rows do not start where cache lines do.
+        let (mut large, mut small) = (vec![1; ids.len() * 256 + 1], vec![1; ids.len() * 256]);
+        decoder.decode(&ids, Missing::Zero, Output::Bf16(&mut large[1..])).unwrap();
+        for (ids, out) in ids.chunks(100).zip(small.chunks_mut(100 * 256)) {
+            decoder.decode(ids, Missing::Zero, Output::Bf16(out)).unwrap();
+        }
+        assert!(large[0] == 1 && large[1..] == small, "{level}");
+    }
+}

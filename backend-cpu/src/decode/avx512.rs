@@ -22,6 +22,15 @@ static LEVEL_BYTES: Aligned<[u8; 128]> = Aligned(LEVELS);
 /// The CPU must have the features of [`crate::Level::Avx512`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
 pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mut [u16], scratch: &mut Scratch) {
+    if plan.fits_vector() {
+        rows16_of::<true>(plan, records, half, out, scratch);
+    } else {
+        rows16_of::<false>(plan, records, half, out, scratch);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+fn rows16_of<const VECTOR: bool>(plan: &Plan, records: &[&[u8]], half: Half, out: &mut [u16], scratch: &mut Scratch) {
     let dim = plan.layout.dim() as usize;
     for (bytes, out) in records.iter().zip(out.chunks_exact_mut(dim)) {
         let record = Record::new(plan.layout, bytes);
@@ -45,8 +54,7 @@ pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mu
             let high = [_mm512_load_si512(high.cast()), _mm512_load_si512(high.add(64).cast())];
             (low, [_mm512_add_epi8(high[0], add), _mm512_add_epi8(high[1], add)])
         };
-        let mut vector = Aligned([0; 64]);
-        let hashes = Hashes::new(plan, &record, &mut vector, scratch);
+        let hashes = Hashes::<VECTOR>::new(plan, &record, scratch);
         let (mut pairs, tail) = (out.chunks_exact_mut(2 * GROUP), dim / GROUP & !1);
         for (pair, out) in pairs.by_ref().enumerate() {
             let (h0, h1) = (hashes.group(2 * pair), hashes.group(2 * pair + 1));
@@ -89,6 +97,15 @@ fn look_up(low: [__m512i; 2], high: [__m512i; 2], h0: __m512i, h1: __m512i) -> (
 /// As [`rows16`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
 pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scratch: &mut Scratch) {
+    if plan.fits_vector() {
+        rows32_of::<true>(plan, records, out, scratch);
+    } else {
+        rows32_of::<false>(plan, records, out, scratch);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
+fn rows32_of<const VECTOR: bool>(plan: &Plan, records: &[&[u8]], out: &mut [f32], scratch: &mut Scratch) {
     let dim = plan.layout.dim() as usize;
     // SAFETY: the table is 128 aligned bytes.
     let levels = unsafe {
@@ -103,8 +120,7 @@ pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scr
         }
         // Exact: alpha has 7 significant bits and the product 14.
         let alpha = _mm512_set1_ps(record.scale.alpha() as f32);
-        let mut vector = Aligned([0; 64]);
-        let hashes = Hashes::new(plan, &record, &mut vector, scratch);
+        let hashes = Hashes::<VECTOR>::new(plan, &record, scratch);
         for (group, out) in out.chunks_mut(GROUP).enumerate() {
             let h = hashes.group(group);
             let magnitudes = _mm512_permutex2var_epi8(levels[0], _mm512_srli_epi16(h, 8), levels[1]);
@@ -142,49 +158,39 @@ fn f16(scale: Scale) -> Planes {
     Planes::of(&words)
 }
 
-/// The state hashes of one row.
-///
-/// Where bytes come from does not depend on the group, so that the loop over groups has no branches: either the code
-/// is one vector and each group has its shuffles, or the code moves on with the group and the shuffles stay.
-struct Hashes<'a> {
-    code: &'a [u8],
+/// The state hashes of one row. `VECTOR` says that the code is one vector and each group has its shuffles; else the code
+/// is unrolled in memory, and moves on with the group while the shuffles stay.
+struct Hashes<'a, const VECTOR: bool> {
+    vector: __m512i,
+    unrolled: &'a [u8],
     code_step: usize,
     shuffles: &'a [WideShuffle],
-    shuffle_step: usize,
     groups: usize,
     shifts: __m512i,
     variant: __m512i,
 }
 
-impl<'a> Hashes<'a> {
+impl<'a, const VECTOR: bool> Hashes<'a, VECTOR> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
-    fn new(
-        plan: &'a Plan,
-        record: &Record<'_>,
-        vector: &'a mut Aligned<[u8; 64]>,
-        scratch: &'a mut Scratch,
-    ) -> Hashes<'a> {
+    fn new(plan: &'a Plan, record: &Record<'_>, scratch: &'a mut Scratch) -> Hashes<'a, VECTOR> {
         // SAFETY: shifts are 64 aligned bytes.
         let shifts = unsafe { _mm512_load_si512(plan.shifts.0.as_ptr().cast()) };
         let variant = _mm512_set1_epi16((u16::from(record.scale.variant()) << 12) as i16);
         let groups = (plan.layout.dim() as usize).div_ceil(GROUP);
-        let bytes = record.code.len();
-        let (code, code_step, shuffle_step) = if plan.fits_vector() {
-            // SAFETY: masked to the bytes the code has, at most 64; the vector is 64 aligned bytes.
-            unsafe {
-                let mask = !0 >> (64 - bytes);
-                let code = _mm512_maskz_loadu_epi8(mask, record.code.as_ptr().cast());
-                _mm512_store_si512(vector.0.as_mut_ptr().cast(), code);
-            }
-            (&vector.0[..], 0, 1)
+        let (shuffles, code_step) = (&plan.wide[..], plan.group_bytes);
+        if VECTOR {
+            assert!(shuffles.len() == groups && record.code.len() <= 64);
+            let mask = !0 >> (64 - record.code.len());
+            // SAFETY: masked to the bytes the code has, at most 64.
+            let vector = unsafe { _mm512_maskz_loadu_epi8(mask, record.code.as_ptr().cast()) };
+            Hashes { vector, unrolled: &[], code_step, shuffles, groups, shifts, variant }
         } else {
-            let room = scratch.room(plan.layout, 1);
-            unroll(plan.layout, record.code, room);
-            (&*room, plan.group_bytes, 0)
-        };
-        assert!(code.len() >= (groups - 1) * code_step + 64 && plan.wide.len() > (groups - 1) * shuffle_step);
-        Hashes { code, code_step, shuffles: &plan.wide, shuffle_step, groups, shifts, variant }
+            let unrolled = scratch.room(plan.layout, 1);
+            unroll(plan.layout, record.code, unrolled);
+            assert!(unrolled.len() >= (groups - 1) * code_step + 64 && shuffles.len() == 1);
+            Hashes { vector: _mm512_setzero_si512(), unrolled, code_step, shuffles, groups, shifts, variant }
+        }
     }
 
     /// The hashes of the 32 states of a group.
@@ -195,9 +201,14 @@ impl<'a> Hashes<'a> {
         // SAFETY: `new` has checked both slices for all groups; callers go through the groups of a row. Shuffles are
         // 64 aligned bytes each.
         let (code, first, third) = unsafe {
-            let shuffle = self.shuffles.as_ptr().add(group * self.shuffle_step);
+            let shuffle = self.shuffles.as_ptr().add(if VECTOR { group } else { 0 });
+            let code = if VECTOR {
+                self.vector
+            } else {
+                _mm512_loadu_si512(self.unrolled.as_ptr().add(group * self.code_step).cast())
+            };
             (
-                _mm512_loadu_si512(self.code.as_ptr().add(group * self.code_step).cast()),
+                code,
                 _mm512_load_si512((&raw const (*shuffle).first).cast()),
                 _mm512_load_si512((&raw const (*shuffle).third).cast()),
             )

@@ -2,11 +2,14 @@
 //!
 //! Random rows of a large table cost what memory costs, so a request is worked through in blocks of [`BLOCK`] rows:
 //! the next block's records are prefetched back to back, all their misses in flight at once, while this block is
-//! decoded. (One row ahead, or sixteen ahead one at a time, was two to three times slower on random rows.)
+//! decoded. (One row ahead, or sixteen ahead one at a time, was two to three times slower on random rows. Prefetching
+//! into the second-level cache beats the first by a fifth: there are more misses than first-level buffers, and the
+//! stores of finished rows need those too.) Requests whose rows do not fit the caches go to memory past them.
 
 mod plan;
 mod portable;
 mod scaled;
+mod stream;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -23,6 +26,18 @@ use plan::{Plan, Scratch};
 const BLOCK: usize = 16;
 /// Rows of a request that one thread takes at a time; smaller requests stay on the calling thread.
 const CHUNK: usize = 16 * BLOCK;
+
+/// Outputs from this size on are stored past the caches: they would not be found there by whoever reads them, and
+/// storing through the caches reads every line of them first.
+const STREAM_BYTES: usize = 16 << 20;
+
+/// What a thread keeps from block to block.
+#[derive(Default)]
+struct Worker<T> {
+    scratch: Scratch,
+    /// Rows of a block on their way to memory, or empty.
+    staging: Vec<T>,
+}
 
 /// A decoder over a borrowed table. Large requests are spread over the threads of the current rayon pool.
 #[derive(Clone, Debug)]
@@ -97,15 +112,14 @@ impl<'a> CpuDecoder<'a> {
         rows: impl Fn(&Plan, &[&[u8]], &mut [T], &mut Scratch) + Sync,
     ) {
         let dim = self.table.shape().dim as usize;
+        let staged = if size_of_val::<[T]>(out) < STREAM_BYTES { 0 } else { BLOCK * dim };
+        let worker = || Worker { staging: vec![T::default(); staged], ..Worker::default() };
         if ids.len() <= CHUNK || rayon::current_num_threads() == 1 {
-            return self.chunk(ids, out, &rows, &mut Scratch::default());
+            return self.chunk(ids, out, &rows, &mut worker());
         }
-        ids.par_chunks(CHUNK).zip(out.par_chunks_mut(CHUNK * dim)).for_each_init(
-            Scratch::default,
-            |scratch, (ids, out)| {
-                self.chunk(ids, out, &rows, scratch);
-            },
-        );
+        ids.par_chunks(CHUNK).zip(out.par_chunks_mut(CHUNK * dim)).for_each_init(worker, |worker, (ids, out)| {
+            self.chunk(ids, out, &rows, worker);
+        });
     }
 
     fn chunk<T: Default + Copy>(
@@ -113,7 +127,7 @@ impl<'a> CpuDecoder<'a> {
         ids: &[i64],
         out: &mut [T],
         rows: &impl Fn(&Plan, &[&[u8]], &mut [T], &mut Scratch),
-        scratch: &mut Scratch,
+        worker: &mut Worker<T>,
     ) {
         let dim = self.table.shape().dim as usize;
         let mut blocks = ids.chunks(BLOCK).map(|ids| {
@@ -128,7 +142,7 @@ impl<'a> CpuDecoder<'a> {
         });
         let mut next = blocks.next();
         for out in out.chunks_mut(BLOCK * dim) {
-            let Some(block) = next else { return };
+            let Some(block) = next else { break };
             next = blocks.next();
             let block = &block[..out.len() / dim];
             // Runs of rows that share a plan, usually the whole block.
@@ -144,11 +158,21 @@ impl<'a> CpuDecoder<'a> {
                         for (record, slot) in records.iter_mut().zip(&block[done..done + run]) {
                             *record = slot.map_or(&[], |(_, record)| record);
                         }
-                        rows(&self.plans[plan], &records[..run], out, scratch);
+                        let (plan, records) = (&self.plans[plan], &records[..run]);
+                        if worker.staging.is_empty() {
+                            rows(plan, records, out, &mut worker.scratch);
+                        } else {
+                            let staging = &mut worker.staging[..out.len()];
+                            rows(plan, records, staging, &mut worker.scratch);
+                            stream::copy(staging, out);
+                        }
                     }
                 }
                 done += run;
             }
+        }
+        if !worker.staging.is_empty() {
+            stream::finish();
         }
     }
 
@@ -205,12 +229,12 @@ impl Decoder for CpuDecoder<'_> {
 fn prefetch(record: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         const LINE: usize = 64;
         let lines = (record.as_ptr() as usize % LINE + record.len()).div_ceil(LINE);
         for line in 0..lines {
             // SAFETY: a prefetch is a hint and does not fault; the address is not dereferenced.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(record.as_ptr().wrapping_add(line * LINE).cast()) }
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(record.as_ptr().wrapping_add(line * LINE).cast()) }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
