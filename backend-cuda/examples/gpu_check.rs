@@ -5,19 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use condprog_conformance::{Backend, Report, Verdict, check_with_device};
-use condprog_core::{BackendError, Decoder, Table};
+use condprog_conformance::{Verdict, backends};
 use condprog_cuda::bench::{self, BenchOptions};
-use condprog_cuda::{CudaDecoder, Device, Placement};
-
-/// A device, and where its decoders keep tables.
-struct Cuda(Device, Placement);
-
-impl Backend for Cuda {
-    fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {
-        CudaDecoder::new(&self.0, table, self.1)
-    }
-}
 
 fn main() -> ExitCode {
     let (mut folder, mut small, mut bench_only) = (None, false, false);
@@ -64,16 +53,11 @@ fn run(folder: &Path, small: bool, bench_only: bool) -> Result<bool, Box<dyn std
 
 fn conformance(folder: &Path) -> std::io::Result<bool> {
     let (mut exact, mut verdicts) = (true, String::new());
-    for (name, placement) in [
-        ("cuda/device", Placement::Device),
-        ("cuda/host", Placement::Host),
-        ("cuda/split", Placement::Split { device_share: 0.4 }),
-    ] {
-        eprintln!("conformance: {name}");
-        let report: Report = check_with_device(name, Device::open(0).map(|device| Cuda(device, placement)));
+    backends::cuda::run(&mut |report| {
+        eprintln!("conformance: {}", report.name);
         exact &= report.verdict == Verdict::Exact;
         verdicts += &format!("{report}\n");
-    }
+    });
     print!("{verdicts}");
     std::fs::write(folder.join("conformance.txt"), verdicts)?;
     Ok(exact)

@@ -1,10 +1,10 @@
-//! The backends that this build of the program has. Each has a cargo feature, a module, and a line in [`NAMES`] and in
+//! The backends of this project that this build has. Each has a cargo feature, a module, and a line in [`NAMES`] and in
 //! [`run`].
 
-use condprog_conformance::Report;
+use crate::Report;
 
 /// Names of the backends of this build, without what comes after a slash.
-pub(crate) const NAMES: &[&str] = &[
+pub const NAMES: &[&str] = &[
     #[cfg(feature = "cpu")]
     "cpu",
     #[cfg(feature = "cuda")]
@@ -14,7 +14,7 @@ pub(crate) const NAMES: &[&str] = &[
 ];
 
 /// Runs every suite over every backend, and hands over each report when it is there.
-pub(crate) fn run(done: &mut dyn FnMut(Report)) {
+pub fn run(done: &mut dyn FnMut(Report)) {
     #[cfg(feature = "cpu")]
     cpu::run(done);
     #[cfg(feature = "cuda")]
@@ -27,7 +27,7 @@ pub(crate) fn run(done: &mut dyn FnMut(Report)) {
 
 #[cfg(feature = "cpu")]
 mod cpu {
-    use condprog_conformance::{Backend, EncoderBackend, Job, Report, check_decoder, check_encoder};
+    use crate::{Backend, EncoderBackend, Job, Report, check_decoder, check_encoder};
     use condprog_core::encoder::{EncodeError, Outcome};
     use condprog_core::{BackendError, Decoder, Table};
     use condprog_cpu::{CpuDecoder, Encoder, Level};
@@ -60,9 +60,10 @@ mod cpu {
     }
 }
 
+/// CUDA.
 #[cfg(feature = "cuda")]
-mod cuda {
-    use condprog_conformance::{Backend, Report, check_with_device};
+pub mod cuda {
+    use crate::{Backend, Report, check_with_device};
     use condprog_core::{BackendError, Decoder, Table};
     use condprog_cuda::{CudaDecoder, Device, Placement};
 
@@ -74,7 +75,8 @@ mod cuda {
         }
     }
 
-    pub(super) fn run(done: &mut dyn FnMut(Report)) {
+    /// The decoding suite on the first device, with each placement of the table.
+    pub fn run(done: &mut dyn FnMut(Report)) {
         for (name, placement) in [
             ("cuda/device", Placement::Device),
             ("cuda/host", Placement::Host),
@@ -87,7 +89,7 @@ mod cuda {
 
 #[cfg(feature = "wgpu")]
 mod wgpu {
-    use condprog_conformance::{Backend, Report, check_with_device};
+    use crate::{Backend, Report, check_with_device};
     use condprog_core::{BackendError, Decoder, Table};
     use condprog_wgpu::{Gpu, Options, WgpuDecoder};
 

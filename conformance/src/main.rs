@@ -1,11 +1,9 @@
 //! Runs the conformance suites over every backend this program was built with and prints a verdict for each.
 #![forbid(unsafe_code)]
 
-mod backends;
-
 use std::process::ExitCode;
 
-use condprog_conformance::{REQUIRE_VARIABLE, Report, Verdict, unmet};
+use condprog_conformance::{REQUIRE_VARIABLE, Report, Verdict, backends, unmet};
 
 const USAGE: &str = "\
 usage: condprog-conformance [--json]

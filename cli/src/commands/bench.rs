@@ -87,12 +87,25 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// The CUDA backend measures itself, beside plain gathers and copies, with tables and requests of its own.
+/// The CUDA backend first shows that its bits are right, then measures itself, beside plain gathers and copies, with
+/// tables and requests of its own.
 #[cfg(feature = "cuda")]
 fn cuda(ui: &Ui) -> Result<Outcome, Error> {
+    use condprog_conformance::{Verdict, backends};
+
+    let mut verdicts = Vec::new();
+    backends::cuda::run(&mut |report| verdicts.push(report));
     let report = backend::cuda_bench()?;
-    ui.print("bench", json!({ "cuda": report }), || report.to_string())?;
-    Ok(if report.exact() { Outcome::Done } else { Outcome::Failed })
+    let exact = verdicts.iter().all(|verdict| verdict.verdict == Verdict::Exact) && report.exact();
+    let conformance: Vec<_> = verdicts
+        .iter()
+        .map(|v| json!({ "backend": v.name, "exact": v.verdict == Verdict::Exact, "cases": v.cases }))
+        .collect();
+    ui.print("bench", json!({ "conformance": conformance, "cuda": report }), || {
+        let lines: String = verdicts.iter().map(|verdict| format!("{verdict}\n")).collect();
+        format!("{lines}\n{report}")
+    })?;
+    Ok(if exact { Outcome::Done } else { Outcome::Failed })
 }
 
 /// One thread, and all of them.
