@@ -40,7 +40,8 @@ check() { # name, source, tensor, bound
     name=$1 source=$2 tensor=$3 bound=$4
     echo "== $name"
     rm -f "$work/$name.cp.safetensors" "$work/$name.bf16.safetensors"
-    "$condprog" compress "$source" -o "$work/$name.cp.safetensors" --tensor "$tensor" --effort "$effort"
+    "$condprog" compress "$source" -o "$work/$name.cp.safetensors" --tensor "$tensor" --effort "$effort" \
+        --scale norm # the rule under which errors are compared
     "$condprog" verify "$work/$name.cp.safetensors" --against "$source" --json | "$python" -c '
 import json, sys
 

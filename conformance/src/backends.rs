@@ -25,14 +25,17 @@ pub fn run(done: &mut dyn FnMut(Report)) {
     let _ = done;
 }
 
+/// The CPU.
 #[cfg(feature = "cpu")]
-mod cpu {
+pub mod cpu {
     use crate::{Backend, EncoderBackend, Job, Report, check_decoder, check_encoder};
     use condprog_core::encoder::{EncodeError, Outcome};
     use condprog_core::{BackendError, Decoder, Table};
     use condprog_cpu::{CpuDecoder, Encoder, Level};
 
-    struct Cpu(Level);
+    /// The CPU backend at a level.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Cpu(pub Level);
 
     impl Backend for Cpu {
         fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {

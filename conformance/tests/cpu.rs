@@ -1,9 +1,10 @@
 //! The reference and the CPU backend, at every level and at other thread counts than this machine's, through the suites.
 
-use condprog_conformance::{Backend, EncoderBackend, Job, check_decoder, check_encoder, decoder_suite, encoder_suite};
+use condprog_conformance::backends::cpu::Cpu;
+use condprog_conformance::{Job, check_decoder, check_encoder, decoder_suite, encoder_suite};
 use condprog_core::encoder::{EncodeError, Outcome};
-use condprog_core::{BackendError, Decoder, ReferenceDecoder, ShapeMismatch, Table};
-use condprog_cpu::{CpuDecoder, Encoder, Level, UnsupportedLevel};
+use condprog_core::{BackendError, ReferenceDecoder, ShapeMismatch};
+use condprog_cpu::{CpuDecoder, Encoder, Level};
 
 decoder_suite!(reference, |table| Ok::<_, ShapeMismatch>(ReferenceDecoder::new(table)));
 decoder_suite!(decode_portable, "cpu/portable", |table| CpuDecoder::with_level(table, Level::Portable));
@@ -19,27 +20,8 @@ fn encode(
     job: Job,
     rows: &[f32],
     records: &mut [u8],
-) -> Result<Vec<Result<Outcome, EncodeError>>, UnsupportedLevel> {
+) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError> {
     Encoder::with_level(job.layout, job.rule, job.search, level).map(|encoder| encoder.encode(rows, records))
-}
-
-struct Cpu(Level);
-
-impl Backend for Cpu {
-    fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {
-        CpuDecoder::with_level(table, self.0)
-    }
-}
-
-impl EncoderBackend for Cpu {
-    fn encode(
-        &self,
-        job: Job,
-        rows: &[f32],
-        records: &mut [u8],
-    ) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError> {
-        encode(self.0, job, rows, records)
-    }
 }
 
 fn check(threads: usize) {

@@ -8,7 +8,7 @@ use condprog_core::encoder::{ScaleRule, Search};
 use condprog_core::{Decoder, Dtype, Layout, Missing, Output, Rate, ReferenceDecoder, Table};
 use condprog_cpu::{Encoder, Level};
 use condprog_table::source::{RowSource, SourceFile};
-use condprog_table::{CompressOptions, TableFile, VerifyOptions, VerifyTable, compress_file, verify};
+use condprog_table::{CompressOptions, ScaleMode, TableFile, VerifyOptions, VerifyTable, compress_file, verify};
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
@@ -37,7 +37,8 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
 
     let start = Instant::now();
     let progress = ui.progress();
-    let options = CompressOptions { effort: arguments.effort, ..CompressOptions::default() };
+    // The rule under which errors are compared; the default of `compress` has the larger error and the smaller effect.
+    let options = CompressOptions { effort: arguments.effort, scale: ScaleMode::Norm, ..CompressOptions::default() };
     compress_file(&input, &[], &output, &options, &|update| progress.step(update))?;
     let seconds = start.elapsed().as_secs_f64();
 
