@@ -58,9 +58,13 @@ impl Search {
         }
     }
 
-    /// Values on each side of the seam that the first pass covers in a row of `dim` values.
+    /// Values on each side of the seam that the first pass covers in a row of `dim` values: at least one.
     pub const fn first_pass(self, dim: u32) -> u32 {
-        if self.window < dim / 2 { self.window } else { dim / 2 }
+        match self.window {
+            0 => 1,
+            window if window < dim / 2 => window,
+            _ => dim / 2,
+        }
     }
 
     /// Where re-cut pass `index` (0-based) puts the seam in a row of `dim` values.
