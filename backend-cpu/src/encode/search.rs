@@ -41,7 +41,7 @@ pub(super) struct Block<V: Lanes> {
     pub(super) targets: HugeVec<V>,
     /// Path metrics before and after a step; the second array is empty where steps work in place.
     metrics: [HugeVec<V>; 2],
-    /// Branch metrics of two steps, and room to sort them by row.
+    /// Branch metrics of a step, and room to sort them by row.
     branch: HugeVec<V>,
     /// Packed decisions, `dim * stride` vectors.
     decisions: HugeVec<V>,
@@ -82,7 +82,7 @@ impl<V: Lanes> Block<V> {
             targets: zeros(dim),
             // Where shifts differ, two arrays of different lengths take turns.
             metrics: [zeros(survivors), zeros(if V::IN_PLACE && least == most { 0 } else { survivors })],
-            branch: zeros(768),
+            branch: zeros(512),
             decisions: zeros(dim * stride),
             stride,
             offsets: std::array::from_fn(|i| {
@@ -120,45 +120,30 @@ impl<V: Lanes> Block<V> {
                 self.metrics[0][..first].fill(V::splat(0));
             }
             let (mut least, mut turned) = (V::splat(0), 0);
-            let mut i = 0;
-            while i < pass.count {
+            for i in 0..pass.count {
                 let (t, next) = (at(i), at(i + 1));
                 let (came, leave) = (layout.shift(t), layout.shift(next));
-                // Two steps at a time where that is worth it.
-                let steps = if in_place && leave == 2 && i + 1 < pass.count { 2 } else { 1 };
-                let (sorted, by_index) = self.branch.split_at_mut(512);
-                let (first, second) = sorted.split_at_mut(256);
-                branch(metric, self.targets[t as usize], leave, &self.variants, least, first, by_index);
-                let normalize = (i + steps).is_multiple_of(metric.normalize_steps());
-                let decisions = &mut self.decisions[i as usize * self.stride..][..steps as usize * self.stride];
-                let offsets = &self.offsets[leave as usize - 1][..];
+                branch(metric, self.targets[t as usize], leave, &self.variants, least, &mut self.branch);
+                let normalize = (i + 1).is_multiple_of(metric.normalize_steps());
                 let [before, after] = &mut self.metrics;
-                if steps == 2 {
-                    let target = self.targets[next as usize];
-                    branch(metric, target, leave, &self.variants, V::splat(0), second, by_index);
-                    let branch = [&*first, &*second];
-                    let (decisions, later) = decisions.split_at_mut(self.stride);
-                    let decisions = [decisions, later];
-                    let pair = PairInPlace { metrics: before, turned, branch, offsets, decisions };
-                    least = if normalize { pair.run::<true>() } else { pair.run::<false>() };
-                } else if in_place {
-                    let step = StepInPlace { metrics: before, turned, branch: first, offsets, decisions };
+                let decisions = &mut self.decisions[i as usize * self.stride..][..self.stride];
+                let (branch, offsets) = (&self.branch[..256], &self.offsets[leave as usize - 1][..]);
+                if in_place {
+                    let step = StepInPlace { metrics: before, turned, branch, offsets, decisions };
                     least = step.run(leave, tag_bits, normalize);
+                    turned = (turned + leave) % (16 - leave);
                 } else {
                     let (before, after) = (&before[..survivors(t)], &mut after[..survivors(next)]);
-                    let step = Step { before, after, branch: first, offsets, decisions };
-                    least = step.run(leave, came, tag_bits, normalize);
+                    least = Step { before, after, branch, offsets, decisions }.run(leave, came, tag_bits, normalize);
                     self.metrics.swap(0, 1);
                 }
-                turned = (turned + steps * leave) % (16 - leave);
                 if pass.seamed && i < metric.reach() {
                     // Paths that do not start at the seam must not grow beyond what a lane holds.
                     let unreached = V::splat(unreached);
-                    for survivor in &mut self.metrics[0][..survivors(at(i + steps))] {
+                    for survivor in &mut self.metrics[0][..survivors(next)] {
                         *survivor = survivor.min(unreached);
                     }
                 }
-                i += steps;
             }
             if !pass.seamed {
                 let bits = survivors(at(pass.count)).ilog2();
@@ -221,21 +206,14 @@ fn offsets<V: Lanes>(leave: u32) -> Vec<u16> {
         .collect()
 }
 
-/// The branch metrics of one value for all rows, less `least`, in the layout of [`offsets`]; `by_index` is for rows of
-/// different variants.
+/// The branch metrics of one value for all rows, less `least`, in the layout of [`offsets`], in the first half of
+/// `out`.
 ///
 /// # Safety
 /// As [`Block::pass`].
 #[inline(always)]
-unsafe fn branch<V: Lanes>(
-    metric: Metric,
-    target: V,
-    leave: u32,
-    variants: &[u8],
-    least: V,
-    sorted: &mut [V],
-    by_index: &mut [V],
-) {
+unsafe fn branch<V: Lanes>(metric: Metric, target: V, leave: u32, variants: &[u8], least: V, out: &mut [V]) {
+    let (sorted, by_index) = out.split_at_mut(256);
     let variant = variants[0];
     let uniform = variants.iter().all(|&v| v == variant);
     // SAFETY: the caller vouches for the CPU.
@@ -501,102 +479,6 @@ impl<V: Lanes> StepInPlace<'_, V> {
             }
             if NORMALIZE { least.and_or(metric_mask, V::splat(0)) } else { V::splat(0) }
         }
-    }
-}
-
-/// Two steps at 2 bits per value in place: the sixteen survivors that lead to sixteen others are loaded and stored once,
-/// which takes a fifth off the time where path metrics come from the second-level cache.
-struct PairInPlace<'a, V> {
-    metrics: &'a mut [V],
-    turned: u32,
-    branch: [&'a [V]; 2],
-    offsets: &'a [u16],
-    decisions: [&'a mut [V]; 2],
-}
-
-impl<V: Lanes> PairInPlace<'_, V> {
-    /// # Safety
-    /// As [`Block::pass`].
-    #[inline(always)]
-    unsafe fn run<const NORMALIZE: bool>(self) -> V {
-        const BITS: u32 = 14;
-        const TAG: u32 = 4;
-        /// What is left of a survivor's number without the four bits that change in two steps.
-        const GROUPS: usize = 1 << (BITS - 4);
-        let words = (1 << BITS) >> packed_log2(2);
-        // The loops below stay within these.
-        assert!(self.metrics.len() == 1 << BITS && self.turned < BITS && self.offsets.len() == STATES);
-        assert!(self.branch.iter().all(|branch| branch.len() == 256));
-        assert!(self.decisions.iter().all(|decisions| decisions.len() >= words));
-        let (metrics, offsets) = (self.metrics.as_mut_ptr(), self.offsets.as_ptr());
-        let branch = self.branch.map(|branch| branch.as_ptr().cast::<u8>());
-        let decisions = self.decisions.map(|decisions| decisions.as_mut_ptr());
-        let place: [usize; 16] = std::array::from_fn(|high| turn(high << (BITS - 4), BITS, self.turned));
-        // SAFETY: the CPU is vouched for by the caller. `turn` gives numbers below 1 << BITS, the length of metrics;
-        // survivors are below 1 << BITS, so `survivor << 2 | high` is below STATES and a decision word below `words`;
-        // offsets as in `Step::step`.
-        unsafe {
-            let (metric_mask, low_byte) = (V::splat(!0 << TAG), V::splat(0x00ff));
-            let mut least = V::splat(u16::MAX);
-            let mut halves = [V::splat(0); 4];
-            for group in 0..GROUPS {
-                let at_metric = turn(group, BITS, self.turned);
-                // Survivors between the steps, `second << 12 | group << 2 | low`, and after them.
-                let (mut between, mut after) = ([V::splat(0); 16], [V::splat(0); 16]);
-                for second in 0..4 {
-                    let mut from = [V::splat(0); 4];
-                    for (high, from) in from.iter_mut().enumerate() {
-                        let metric = *metrics.add(at_metric ^ place[high << 2 | second]);
-                        *from = metric.and_or(metric_mask, V::splat(tag::<2, TAG>(high)));
-                    }
-                    let survivor = second << 12 | group << 2;
-                    for low in 0..4 {
-                        between[second << 2 | low] = best_of(&from, branch[0], offsets.add((survivor | low) << 2));
-                    }
-                    // Two groups fill a word.
-                    let byte = pack_byte::<V, 2, TAG>(&between[second << 2..][..4]);
-                    if group & 1 == 0 {
-                        halves[second] = byte;
-                    } else {
-                        *decisions[0].add(survivor >> 3) = halves[second].select(byte.shift_left(8), low_byte);
-                    }
-                }
-                for first in 0..4 {
-                    let mut from = [V::splat(0); 4];
-                    for (high, from) in from.iter_mut().enumerate() {
-                        *from = between[high << 2 | first].and_or(metric_mask, V::splat(tag::<2, TAG>(high)));
-                    }
-                    for second in 0..4 {
-                        let low = first << 2 | second;
-                        let best = best_of(&from, branch[1], offsets.add((group << 4 | low) << 2));
-                        *metrics.add(at_metric ^ place[low]) = best;
-                        if NORMALIZE {
-                            least = least.min(best);
-                        }
-                        after[low] = best;
-                    }
-                }
-                *decisions[1].add(group << 1) = pack::<V, 2, TAG>(&after[..8]);
-                *decisions[1].add(group << 1 | 1) = pack::<V, 2, TAG>(&after[8..]);
-            }
-            if NORMALIZE { least.and_or(metric_mask, V::splat(0)) } else { V::splat(0) }
-        }
-    }
-}
-
-/// The least of four predecessors' metrics plus their branch metrics.
-///
-/// # Safety
-/// As [`Block::pass`]; four offsets must be readable at `at` and be those of entries of `branch`.
-#[inline(always)]
-unsafe fn best_of<V: Lanes>(from: &[V; 4], branch: *const u8, at: *const u16) -> V {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let mut best = from[0].add(*branch.add(usize::from(*at)).cast::<V>());
-        for (high, from) in from.iter().enumerate().skip(1) {
-            best = best.min(from.add(*branch.add(usize::from(*at.add(high))).cast::<V>()));
-        }
-        best
     }
 }
 
