@@ -11,8 +11,8 @@ mod avx512;
 
 use std::sync::{Mutex, PoisonError};
 
+use condprog_core::Layout;
 use condprog_core::encoder::{self, EncodeError, Metric, Outcome, ScaleRule, Score, Search, Target};
-use condprog_core::{Layout, Scale, record};
 use rayon::prelude::*;
 
 use crate::level::{Level, UnsupportedLevel};
@@ -217,11 +217,7 @@ impl Encoder {
             .map(|(((row, path), record), (target, (_, variant)))| {
                 record.fill(0);
                 let (scale, outcome) = encoder::finish(row, &target?, path, variant, self.rule)?;
-                if scale != Scale::ZERO {
-                    let (code, tail) = record.split_at_mut(self.layout.code_bytes());
-                    encoder::write_code(self.layout, path, code);
-                    tail[..record::SCALE_BYTES].copy_from_slice(&scale.to_bits().to_le_bytes());
-                }
+                encoder::write_record(self.layout, path, scale, record);
                 Ok(outcome)
             })
             .collect()

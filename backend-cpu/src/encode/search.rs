@@ -76,8 +76,7 @@ impl<V: Lanes> Block<V> {
         let (least, most) = shifts.fold((4, 1), |(least, most), shift| (shift.min(least), shift.max(most)));
         let survivors = STATES >> least;
         let stride = (least..=most).map(|k| STATES >> k >> packed_log2(k)).max().unwrap_or(0);
-        // SAFETY: splat of the portable lanes needs nothing; for the others the caller has checked the CPU. The
-        // buffers start as zero bytes, which every Lanes type allows.
+        // SAFETY: every bit pattern is a valid value of a Lanes type, zero bytes among them.
         let zeros = |len| unsafe { HugeVec::zeroed(len) };
         Block {
             layout,

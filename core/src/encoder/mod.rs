@@ -17,6 +17,7 @@ pub use target::Target;
 use core::fmt;
 
 use crate::program;
+use crate::scale::Scale;
 use crate::trellis::Layout;
 
 /// How much of the search to do, see [`Search::effort`].
@@ -120,6 +121,20 @@ pub fn write_code(layout: Layout, path: &[u16], code: &mut [u8]) {
             code[((at + i) / 8) as usize] |= bit << (7 - (at + i) % 8);
         }
     }
+}
+
+/// Writes the record of a path, one state per value, with its scale; a zero scale makes a zero record.
+///
+/// # Panics
+/// When `path` is not `layout.dim()` or `bytes` not `layout.record_bytes()` long.
+pub fn write_record(layout: Layout, path: &[u16], scale: Scale, bytes: &mut [u8]) {
+    assert_eq!(bytes.len(), layout.record_bytes(), "record length");
+    if scale == Scale::ZERO {
+        return bytes.fill(0);
+    }
+    let (code, tail) = bytes.split_at_mut(layout.code_bytes());
+    write_code(layout, path, code);
+    tail.copy_from_slice(&scale.to_bits().to_le_bytes());
 }
 
 /// What became of a row.

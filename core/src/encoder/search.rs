@@ -1,9 +1,7 @@
 //! The literal search: two-pass tail-biting Viterbi over all 2^16 states, in a workspace of the caller's.
 
-use super::{EncodeError, Metric, Outcome, ScaleRule, Score, Search, Target, finish, write_code};
+use super::{EncodeError, Metric, Outcome, ScaleRule, Score, Search, Target, finish, write_record};
 use crate::program;
-use crate::record;
-use crate::scale::Scale;
 use crate::trellis::{Layout, STATE_BITS};
 
 /// Elements a [`Workspace`] needs.
@@ -112,13 +110,7 @@ pub fn encode_row(
         }
     }
     let (scale, outcome) = finish(row, &target, best, variant, rule)?;
-    let (code, tail) = record.split_at_mut(layout.code_bytes());
-    if scale == Scale::ZERO {
-        code.fill(0);
-    } else {
-        write_code(layout, best, code);
-    }
-    tail[..record::SCALE_BYTES].copy_from_slice(&scale.to_bits().to_le_bytes());
+    write_record(layout, best, scale, record);
     Ok(outcome)
 }
 
@@ -195,6 +187,7 @@ impl Trellis<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record;
     use crate::trellis::{Rate, state};
     use std::vec;
 
