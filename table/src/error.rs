@@ -7,6 +7,7 @@ use condprog_core::LayoutError;
 use condprog_core::encoder::EncodeError;
 use condprog_cpu::UnsupportedLevel;
 
+use crate::family::FamilyError;
 use crate::format::FormatError;
 use crate::header::HeaderError;
 use crate::source::SourceError;
@@ -42,6 +43,9 @@ pub enum Error {
         /// What is wrong.
         source: Box<HeaderError>,
     },
+    /// Tensors are not the tables of a model family.
+    #[error(transparent)]
+    Family(#[from] FamilyError),
     /// A tensor cannot be compressed, or is not there.
     #[error("{}: {source}", .path.display())]
     Source {
@@ -201,6 +205,7 @@ impl Error {
         match self {
             Error::Io { .. } => "io",
             Error::DiskFull { .. } => "disk-full",
+            Error::Family(source) => source.code(),
             Error::Header { source, .. } => source.code(),
             Error::Source { source, .. } => source.code(),
             Error::Format { source, .. } => source.code(),

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`source`] | tables in safetensors checkpoints, read in blocks |
+//! | [`family`] | the model families whose tables are known |
 //! | [`compress()`] | source tables to a table file: streamed, resumable |
 //! | [`TableFile`] | a table file, opened and checked, as segments for any backend |
 //! | [`decompress()`] | a table file to an ordinary safetensors file |
@@ -14,6 +15,7 @@ mod checksum;
 mod compress;
 mod decompress;
 mod error;
+pub mod family;
 mod file;
 pub mod format;
 pub mod fp8;
