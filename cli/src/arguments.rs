@@ -1,12 +1,16 @@
 //! The command line.
 
-use std::num::NonZeroUsize;
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use condprog_core::{Dtype, Missing, Rate};
 use condprog_cpu::{LEVEL_VARIABLE, Level};
+use condprog_table::family::Family;
 use condprog_table::{NonFinite, RestoredDtype, ScaleMode};
+
+use crate::error::Error;
 
 /// Compresses the hashed n-gram tables of language models, checks the result, and decodes rows from it.
 #[derive(Debug, Parser)]
@@ -14,11 +18,12 @@ use condprog_table::{NonFinite, RestoredDtype, ScaleMode};
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
+    // Behind all others, however many options a command has.
     /// Print one JSON object instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     /// Show no progress
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 101)]
     pub(crate) quiet: bool,
 }
 
@@ -35,6 +40,8 @@ pub(crate) enum Command {
     Compress(Compress),
     /// Restore the tables of a table file, under the names of their sources
     Decompress(Decompress),
+    /// Say what a model's tables would take, and what a machine gets back
+    Plan(Plan),
     /// Say what is in a table file
     Inspect(Inspect),
     /// Check a table file, and how far its rows are from their source
@@ -53,6 +60,7 @@ impl Command {
         match self {
             Command::Compress(_) => "compress",
             Command::Decompress(_) => "decompress",
+            Command::Plan(_) => "plan",
             Command::Inspect(_) => "inspect",
             Command::Verify(_) => "verify",
             Command::Rows(_) => "rows",
@@ -109,6 +117,91 @@ pub(crate) struct Decompress {
     pub(crate) threads: Threads,
     #[command(flatten)]
     pub(crate) force: Force,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// The model, at its published size
+    #[arg(long, value_name = "MODEL", value_parser = family(), required_unless_present = "rows")]
+    pub(crate) model: Option<Family>,
+    /// Rows of a table of another model
+    #[arg(long, value_name = "N", conflicts_with = "model", requires_all = ["dim", "source_bytes"])]
+    pub(crate) rows: Option<NonZeroU64>,
+    /// Values per row
+    #[arg(long, value_name = "N", requires = "rows")]
+    pub(crate) dim: Option<u32>,
+    /// Bytes per row in the source, scales included. Default: those of the model's checkpoint; of two releases the one
+    /// with more
+    #[arg(long, value_name = "N")]
+    pub(crate) source_bytes: Option<NonZeroU64>,
+    /// Bits per value, 1 to 4 in steps of 0.25
+    #[arg(long, default_value = "2")]
+    pub(crate) rate: Rate,
+    #[command(flatten)]
+    pub(crate) rate_order: RateOrder,
+    /// GPUs of the machine
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) gpus: NonZeroU32,
+    /// Memory of one GPU, such as 141GB, 80GiB or a number of bytes
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) memory: Option<NonZeroU64>,
+    /// What a token takes in the KV cache, such as 70272 or 68KiB: also say how many fit in what is freed
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) kv_bytes_per_token: Option<NonZeroU64>,
+}
+
+/// Rates that some orders of n-gram have.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RateOrder {
+    /// Bits per value of the rows of an order of n-gram, where the model's are known, such as 2=3,3=2,4=1.5. Other
+    /// rows have --rate
+    #[arg(long = "rate-order", value_name = "N=RATE,...", value_delimiter = ',', value_parser = order_rate)]
+    pairs: Vec<(u32, Rate)>,
+}
+
+impl RateOrder {
+    /// The rate of each order that has one.
+    pub(crate) fn rates(&self) -> Result<BTreeMap<u32, Rate>, Error> {
+        let mut rates = BTreeMap::new();
+        for &(order, rate) in &self.pairs {
+            if rates.insert(order, rate).is_some() {
+                return Err(Error::Usage(format!("--rate-order names {order}-grams twice, expected once")));
+            }
+        }
+        Ok(rates)
+    }
+}
+
+fn order_rate(text: &str) -> Result<(u32, Rate), String> {
+    let (order, rate) = text.split_once('=').ok_or("expected an order and a rate, such as 2=3")?;
+    let order = order.parse().map_err(|_| format!("order is {order:?}, expected a number such as 2"))?;
+    Ok((order, rate.parse().map_err(|error| format!("{rate:?} is {error}"))?))
+}
+
+fn family() -> impl clap::builder::TypedValueParser<Value = Family> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+    PossibleValuesParser::new(Family::ALL.map(Family::name)).try_map(|name| name.parse::<Family>())
+}
+
+/// A number of bytes, with a unit of powers of 1000 or of 1024.
+fn size(text: &str) -> Result<NonZeroU64, String> {
+    let expected = || "expected a size of at least 1 byte, below 2^64, such as 141GB, 80GiB or 70272".to_string();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim_start().to_ascii_lowercase();
+    let units = ["", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"];
+    let place = units.iter().position(|known| *known == unit).ok_or_else(expected)? as u32;
+    let unit: u128 = match place {
+        0 | 1 => 1,
+        2..6 => 1000u128.pow(place - 1),
+        _ => 1024u128.pow(place - 5),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    // Digits after the point past a byte are cut off.
+    let all: u128 = format!("{whole}{fraction}").parse().map_err(|_| expected())?;
+    let bytes = all.checked_mul(unit).zip(10u128.checked_pow(fraction.len() as u32)).map(|(all, tens)| all / tens);
+    let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).and_then(NonZeroU64::new);
+    bytes.filter(|_| !whole.is_empty()).ok_or_else(expected)
 }
 
 #[derive(Debug, Args)]
@@ -365,6 +458,36 @@ impl Backends {
             Backends::Wgpu => vec![Backend::Wgpu],
             #[cfg(feature = "cuda")]
             Backends::Cuda => vec![Backend::Cuda],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_decimal_and_binary_units() {
+        let cases = [
+            ("141GB", 141_000_000_000),
+            ("141 gb", 141_000_000_000),
+            ("80GiB", 80 << 30),
+            ("1.5KiB", 1536),
+            ("0.5kB", 500),
+            ("1.0001kB", 1000),
+            ("70272", 70272),
+            ("7b", 7),
+            ("2TiB", 2 << 40),
+            ("18446744073709551615", u64::MAX),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(size(text).map(NonZeroU64::get), Ok(bytes), "{text}");
+        }
+        let zeros = format!("1.{}1GB", "0".repeat(60));
+        for text in
+            ["", "GB", ".5GB", "1..5GB", "1.5.5", "-1", "0", "0.1", "1e9", "141G", "18446744073709551616", &zeros]
+        {
+            assert!(size(text).is_err(), "{text}");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use condprog_core::{BatchError, LayoutError};
 use condprog_cpu::UnsupportedLevel;
+use condprog_table::family::FamilyError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +80,9 @@ impl Error {
             Error::Table(Table::DiskFull { .. }) => Some("make room, then give the same command again: it goes on"),
             Error::Table(Table::Width { .. }) | Error::Layout(_) => {
                 Some("width times --rate must be a whole number of bits, at least 16; rates go from 1 to 4 by 0.25")
+            }
+            Error::Table(Table::Family(FamilyError::Heads { .. })) => {
+                Some("--rate-rows gives ranges of rows a rate of their own, with no regard to orders")
             }
             Error::Request(BatchError::MissingRow { .. }) => Some("--missing zero gives a row of zeros for such ids"),
             _ => None,

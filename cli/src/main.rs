@@ -48,6 +48,7 @@ fn run(command: &Command, ui: &Ui) -> Result<Outcome, Error> {
     match command {
         Command::Compress(options) => commands::compress::run(options, ui),
         Command::Decompress(options) => commands::decompress::run(options, ui),
+        Command::Plan(options) => commands::plan::run(options, ui),
         Command::Inspect(options) => commands::inspect::run(options, ui),
         Command::Verify(options) => commands::verify::run(options, ui),
         Command::Rows(options) => commands::rows::run(options, ui),

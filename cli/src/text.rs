@@ -1,6 +1,6 @@
 //! Text for people: aligned columns, and numbers as they read them.
 
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::{BinaryBytes, DecimalBytes, HumanCount};
 
 /// A whole number with separators.
 pub(crate) fn count(number: u64) -> String {
@@ -10,6 +10,11 @@ pub(crate) fn count(number: u64) -> String {
 /// A size in bytes, with a unit.
 pub(crate) fn bytes(size: u64) -> String {
     BinaryBytes(size).to_string()
+}
+
+/// A size in bytes with a unit that is a power of 1000, as memory of GPUs is told.
+pub(crate) fn decimal_bytes(size: u64) -> String {
+    DecimalBytes(size).to_string()
 }
 
 /// Rows per second, three digits of which mean something.

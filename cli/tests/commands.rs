@@ -15,9 +15,11 @@ fn compressed(rows: usize, dim: usize) -> Place {
 #[test]
 fn help_is_as_reviewed() {
     let place = Place::new();
-    for (command, golden) in
-        [("help", include_str!("help/condprog.txt")), ("compress", include_str!("help/compress.txt"))]
-    {
+    for (command, golden) in [
+        ("help", include_str!("help/condprog.txt")),
+        ("compress", include_str!("help/compress.txt")),
+        ("plan", include_str!("help/plan.txt")),
+    ] {
         let arguments: &[&str] = if command == "help" { &["--help"] } else { &[command, "--help"] };
         let mut run = place.command(arguments);
         let stdout = String::from_utf8(run.env("COLUMNS", "100").output().unwrap().stdout).unwrap();

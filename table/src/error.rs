@@ -135,6 +135,12 @@ pub enum Error {
     /// There is nothing to compress.
     #[error("no table to compress, expected at least one")]
     NothingToDo,
+    /// Bytes that cannot be counted.
+    #[error("{what} would take 2^64 bytes or more")]
+    TooLarge {
+        /// Of what.
+        what: String,
+    },
     /// The output is what is read.
     #[error("{} is both input and output, expected two files", .path.display())]
     SameFile {
@@ -218,6 +224,7 @@ impl Error {
             Error::Option { .. } => "option",
             Error::NameTaken { .. } => "name-taken",
             Error::NothingToDo => "nothing-to-do",
+            Error::TooLarge { .. } => "too-large",
             Error::SameFile { .. } => "same-file",
             Error::OutputExists { .. } => "output-exists",
             Error::OtherRun { .. } => "other-run",

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`source`] | tables in safetensors checkpoints, read in blocks |
 //! | [`family`] | the model families whose tables are known |
+//! | [`Footprint`] | bytes before and after, per GPU and in all |
 //! | [`compress()`] | source tables to a table file: streamed, resumable |
 //! | [`TableFile`] | a table file, opened and checked, as segments for any backend |
 //! | [`decompress()`] | a table file to an ordinary safetensors file |
@@ -17,6 +18,7 @@ mod decompress;
 mod error;
 pub mod family;
 mod file;
+mod footprint;
 pub mod format;
 pub mod fp8;
 pub mod header;
@@ -31,6 +33,7 @@ pub use compress::{CompressOptions, CompressReport, NonFinite, ScaleMode, Segmen
 pub use decompress::{DecompressOptions, RestoredDtype, decompress};
 pub use error::Error;
 pub use file::TableFile;
+pub use footprint::{Footprint, OnGpus};
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
 pub use stream::{Progress, Stage, Update, quiet};
 pub use verify::{Damage, Fault, VerifyOptions, VerifyReport, VerifyTable, verify};

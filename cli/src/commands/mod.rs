@@ -5,5 +5,6 @@ pub(crate) mod compress;
 pub(crate) mod decompress;
 pub(crate) mod demo;
 pub(crate) mod inspect;
+pub(crate) mod plan;
 pub(crate) mod rows;
 pub(crate) mod verify;

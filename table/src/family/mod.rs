@@ -25,7 +25,10 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
+use condprog_core::Rate;
 use names::Place;
+
+use crate::compress::SegmentPlan;
 
 /// A model family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -186,6 +189,16 @@ pub enum FamilyError {
         /// How many choices of heads there are.
         found: usize,
     },
+    /// An order of n-gram that the tables do not have.
+    #[error("tables of {family} have no rows of {order}-grams, expected an order among {expected:?}")]
+    Order {
+        /// The family.
+        family: Family,
+        /// Got.
+        order: u32,
+        /// Those it has.
+        expected: Vec<u32>,
+    },
 }
 
 fn or_less(padding: &u64) -> String {
@@ -204,6 +217,7 @@ impl FamilyError {
             FamilyError::Parts { .. } => "family-parts",
             FamilyError::TooManyRows { .. } => "family-too-many-rows",
             FamilyError::Heads { .. } => "family-heads",
+            FamilyError::Order { .. } => "family-order",
         }
     }
 }
@@ -346,16 +360,13 @@ impl Family {
     /// one choice of them, have that many rows.
     pub fn head_rows(self, table: &FamilyTable, part_rows: &[u64]) -> Result<Vec<HeadRows>, FamilyError> {
         let name = || table.name.clone();
-        let (got, expected) = (part_rows.len(), table.parts.len());
-        if got != expected {
-            return Err(FamilyError::Parts { table: name(), got, expected });
-        }
-        let rows = part_rows.iter().try_fold(0u64, |sum, rows| sum.checked_add(*rows));
-        let rows = rows.ok_or_else(|| FamilyError::TooManyRows { table: name() })?;
+        let rows = sum_rows(table, part_rows)?;
         let heads = self.rows_per_token() as usize;
         let sizes = match self {
-            Family::LongcatFlash if expected == heads => part_rows.to_vec(),
-            Family::LongcatFlash => return Err(FamilyError::Parts { table: name(), got, expected: heads }),
+            Family::LongcatFlash if part_rows.len() == heads => part_rows.to_vec(),
+            Family::LongcatFlash => {
+                return Err(FamilyError::Parts { table: name(), got: part_rows.len(), expected: heads });
+            }
             Family::DeepseekV41 | Family::Qwen38 => {
                 // Shards of equal size hold any number of rows with less than one more row each.
                 let padding = self.parts() - 1;
@@ -398,6 +409,39 @@ impl Family {
         Ok(orders)
     }
 
+    /// The rate of every row of a table: `rate`, but for the orders of n-gram that have one of their own, as runs of
+    /// rows with one rate each. Neighbours of the same rate are one run. `part_rows` has the rows of each part.
+    ///
+    /// # Errors
+    /// [`FamilyError::Order`] for an order that the family does not have; as [`Family::head_rows`], but only where
+    /// orders are told apart.
+    pub fn rates(
+        self,
+        table: &FamilyTable,
+        part_rows: &[u64],
+        rate: Rate,
+        by_order: &BTreeMap<u32, Rate>,
+    ) -> Result<Vec<SegmentPlan>, FamilyError> {
+        let orders: Vec<u32> = self.heads().iter().map(|heads| heads.order).collect();
+        if let Some(&order) = by_order.keys().find(|order| !orders.contains(order)) {
+            return Err(FamilyError::Order { family: self, order, expected: orders });
+        }
+        let rate_of = |order| by_order.get(&order).copied().unwrap_or(rate);
+        if orders.iter().all(|order| rate_of(*order) == rate_of(orders[0])) {
+            let rows = sum_rows(table, part_rows)?;
+            return Ok(vec![SegmentPlan { rows, rate: rate_of(orders[0]) }]);
+        }
+        let mut runs: Vec<SegmentPlan> = Vec::new();
+        for OrderRows { order, rows } in self.orders(table, part_rows)? {
+            let (rows, rate) = (rows.end - rows.start, rate_of(order));
+            match runs.last_mut() {
+                Some(last) if last.rate == rate => last.rows += rows,
+                _ => runs.push(SegmentPlan { rows, rate }),
+            }
+        }
+        Ok(runs)
+    }
+
     /// The tables of the published checkpoint: DeepSeek's in FP8 with a scale per 32 values (264 bytes per row),
     /// Qwen's in BF16 (320 bytes; its FP8 release has 160), LongCat's in BF16 (512 bytes).
     pub fn published(self) -> Vec<PublishedTable> {
@@ -427,6 +471,15 @@ impl Family {
             }
         }
     }
+}
+
+fn sum_rows(table: &FamilyTable, part_rows: &[u64]) -> Result<u64, FamilyError> {
+    let (got, expected) = (part_rows.len(), table.parts.len());
+    if got != expected {
+        return Err(FamilyError::Parts { table: table.name.clone(), got, expected });
+    }
+    let rows = part_rows.iter().try_fold(0u64, |sum, rows| sum.checked_add(*rows));
+    rows.ok_or_else(|| FamilyError::TooManyRows { table: table.name.clone() })
 }
 
 impl fmt::Display for Family {

@@ -192,6 +192,35 @@ fn rows_that_are_not_those_of_heads_are_refused() {
     assert!(matches!(Family::DeepseekV41.orders(&deepseek, &[u64::MAX]), Err(FamilyError::Heads { .. })));
 }
 
+#[test]
+fn rates_by_order_are_runs_of_rows() {
+    let rate = |text: &str| text.parse::<Rate>().unwrap();
+    let PublishedTable { table, part_rows, .. } = Family::DeepseekV41.published().remove(0);
+    let runs = |family: Family, table, part_rows, by_order: &[(u32, &str)]| {
+        let by_order = by_order.iter().map(|(order, text)| (*order, rate(text))).collect();
+        family.rates(table, part_rows, rate("2"), &by_order)
+    };
+    let pairs = |by_order: &[(u32, &str)]| {
+        let runs = runs(Family::DeepseekV41, &table, &part_rows, by_order).unwrap();
+        runs.into_iter().map(|run| (run.rows, run.rate.to_string())).collect::<Vec<_>>()
+    };
+    let pair = |rows, rate: &str| (rows, rate.to_string());
+    let (first, second, third) = (128_000_880, 128_002_054, 128_003_234);
+    assert_eq!(pairs(&[]), [pair(384_006_168, "2")]);
+    assert_eq!(pairs(&[(2, "3"), (3, "3"), (4, "3")]), [pair(384_006_168, "3")]);
+    assert_eq!(pairs(&[(2, "3"), (4, "1.5")]), [pair(first, "3"), pair(second, "2"), pair(third, "1.5")]);
+    assert_eq!(pairs(&[(4, "1.5")]), [pair(first + second, "2"), pair(third, "1.5")]);
+
+    let qwen = only(Family::Qwen38);
+    let error = runs(Family::Qwen38, &qwen, &[2_500_012; 128], &[(4, "2")]).unwrap_err();
+    assert_eq!(error.to_string(), "tables of qwen3.8 have no rows of 4-grams, expected an order among [2, 3]");
+    // Where all rows have one rate it does not matter whether orders can be told apart.
+    let rows = |by_order| runs(Family::DeepseekV41, &table, &[100], by_order);
+    assert_eq!(rows(&[]).unwrap().len(), 1);
+    assert!(matches!(rows(&[(4, "1")]), Err(FamilyError::Heads { .. })));
+    assert!(matches!(runs(Family::DeepseekV41, &table, &[], &[]), Err(FamilyError::Parts { .. })));
+}
+
 /// `count` primes from `start` on.
 fn primes_from(start: u64, count: usize) -> Vec<u64> {
     (start..).filter(|n| primes::is_prime(*n)).take(count).collect()

@@ -1,0 +1,226 @@
+//! `condprog plan`
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+use condprog_core::{Layout, Rate};
+use condprog_table::family::Family;
+use condprog_table::{Footprint, OnGpus, SegmentPlan};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::arguments::Plan;
+use crate::error::Error;
+use crate::text::{columns, count, decimal_bytes, plural};
+use crate::ui::Ui;
+
+pub(crate) fn run(arguments: &Plan, ui: &Ui) -> Result<Outcome, Error> {
+    let tables = tables(arguments)?;
+    let all = Footprint::sum(tables.iter().map(|table| table.footprint))?;
+    let places = places(all, arguments)?;
+    let object = json!({
+        "model": arguments.model.map(Family::name),
+        "gpus": arguments.gpus,
+        "memory_bytes": arguments.memory,
+        "kv_bytes_per_token": arguments.kv_bytes_per_token,
+        "source_bytes": all.before,
+        "table_bytes": all.after,
+        "tables": tables.iter().map(Table::object).collect::<Vec<_>>(),
+        "places": places.iter().map(Place::object).collect::<Vec<_>>(),
+    });
+    ui.print("plan", object, || {
+        tables.iter().map(Table::text).collect::<String>() + "\n" + &places_text(&places, arguments)
+    })?;
+    Ok(Outcome::Done)
+}
+
+/// A table as it is and as it would be.
+struct Table {
+    name: String,
+    dim: u32,
+    row_bytes: u64,
+    runs: Vec<SegmentPlan>,
+    footprint: Footprint,
+}
+
+fn tables(arguments: &Plan) -> Result<Vec<Table>, Error> {
+    let by_order = arguments.rate_order.rates()?;
+    match (arguments.model, arguments.rows, arguments.dim, arguments.source_bytes) {
+        (Some(family), ..) => published(family, arguments.source_bytes, arguments.rate, &by_order),
+        (None, Some(rows), Some(dim), Some(row_bytes)) if by_order.is_empty() => {
+            let runs = vec![SegmentPlan { rows: rows.get(), rate: arguments.rate }];
+            Ok(vec![Table::new("table".into(), dim, row_bytes.get(), runs)?])
+        }
+        _ => Err(Error::Usage("--rate-order needs --model: orders of other tables are not known".into())),
+    }
+}
+
+/// The tables of a model at its published size.
+fn published(
+    family: Family,
+    row_bytes: Option<NonZeroU64>,
+    rate: Rate,
+    by_order: &BTreeMap<u32, Rate>,
+) -> Result<Vec<Table>, Error> {
+    let tables = family.published().into_iter().map(|published| {
+        let runs = family.rates(&published.table, &published.part_rows, rate, by_order);
+        let runs = runs.map_err(condprog_table::Error::from)?;
+        Table::new(published.table.name, published.dim, row_bytes.map_or(published.row_bytes, NonZeroU64::get), runs)
+    });
+    tables.collect()
+}
+
+impl Table {
+    fn new(name: String, dim: u32, row_bytes: u64, runs: Vec<SegmentPlan>) -> Result<Table, Error> {
+        let footprint = Footprint::of_table(&name, dim, &runs, row_bytes)?;
+        Ok(Table { name, dim, row_bytes, runs, footprint })
+    }
+
+    fn rows(&self) -> u64 {
+        self.runs.iter().map(|run| run.rows).sum()
+    }
+
+    fn record_bytes(&self, rate: Rate) -> usize {
+        Layout::new(self.dim, rate).expect("the footprint has been computed with it").record_bytes()
+    }
+
+    fn object(&self) -> Value {
+        let mut first_row = 0;
+        let mut segments = Vec::new();
+        for &SegmentPlan { rows, rate } in &self.runs {
+            let (bits, bytes) = (f64::from(rate.quarters()) / 4.0, self.record_bytes(rate));
+            segments.push(json!({ "first_row": first_row, "rows": rows, "rate": bits, "record_bytes": bytes }));
+            first_row += rows;
+        }
+        json!({
+            "name": self.name,
+            "rows": self.rows(),
+            "dim": self.dim,
+            "source_row_bytes": self.row_bytes,
+            "source_bytes": self.footprint.before,
+            "table_bytes": self.footprint.after,
+            "segments": segments,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}: {} of {} values, {} to {}\n",
+            self.name,
+            plural(self.rows(), "row"),
+            count(self.dim.into()),
+            decimal_bytes(self.footprint.before),
+            decimal_bytes(self.footprint.after)
+        );
+        for &SegmentPlan { rows, rate } in &self.runs {
+            let rows = if self.runs.len() == 1 { String::new() } else { format!("{}: ", plural(rows, "row")) };
+            let (from, to) = (count(self.row_bytes), self.record_bytes(rate));
+            text += &format!("  {rows}{rate} bits per value, {from} to {to} bytes per row\n");
+        }
+        text
+    }
+}
+
+/// Where the tables may lie, and what compression changes there.
+struct Place {
+    name: &'static str,
+    text: String,
+    /// `None` where they are not on the GPUs.
+    per_gpu: Option<Change>,
+    in_all: Change,
+}
+
+struct Change {
+    footprint: Footprint,
+    /// `None` where the tables do not fit uncompressed, so that nothing is there to free.
+    freed: Option<u64>,
+    /// Of the memory of one GPU, before and after; `None` where it is not known, or not a GPU's.
+    share: Option<(f64, f64)>,
+    /// Tokens whose keys and values fit in what is freed on GPUs.
+    tokens: Option<u64>,
+}
+
+fn places(all: Footprint, arguments: &Plan) -> Result<Vec<Place>, Error> {
+    let (gpus, memory) = (arguments.gpus, arguments.memory.map(NonZeroU64::get));
+    let on_gpus = |name, text, OnGpus { per_gpu, in_all }: OnGpus| {
+        let fits = memory.is_none_or(|memory| per_gpu.before <= memory);
+        let change = |footprint: Footprint, share| {
+            let freed = fits.then(|| footprint.freed());
+            let tokens = arguments.kv_bytes_per_token.filter(|_| fits).map(|bytes| footprint.room_for(bytes));
+            Change { footprint, freed, share, tokens }
+        };
+        let share = memory.map(|m| (per_gpu.before as f64 / m as f64, per_gpu.after as f64 / m as f64));
+        Place { name, text, per_gpu: Some(change(per_gpu, share)), in_all: change(in_all, None) }
+    };
+    let mut places = Vec::new();
+    if gpus.get() == 1 {
+        places.push(on_gpus("gpu", "on the GPU".into(), all.split_over(gpus)));
+    } else {
+        let several = plural(gpus.get().into(), "GPU");
+        places.push(on_gpus("split", format!("split over {several}"), all.split_over(gpus)));
+        places.push(on_gpus("copies", format!("a copy on each of {several}"), all.copied_to(gpus)?));
+    }
+    let in_all = Change { footprint: all, freed: Some(all.freed()), share: None, tokens: None };
+    places.push(Place { name: "host", text: "one copy in host memory".into(), per_gpu: None, in_all });
+    Ok(places)
+}
+
+impl Place {
+    fn object(&self) -> Value {
+        json!({
+            "place": self.name,
+            "per_gpu": self.per_gpu.as_ref().map(Change::object),
+            "in_all": self.in_all.object(),
+        })
+    }
+}
+
+impl Change {
+    fn object(&self) -> Value {
+        json!({
+            "before_bytes": self.footprint.before,
+            "after_bytes": self.footprint.after,
+            "freed_bytes": self.freed,
+            "memory_share_before": self.share.map(|(before, _)| before),
+            "memory_share_after": self.share.map(|(_, after)| after),
+            "kv_tokens": self.tokens,
+        })
+    }
+}
+
+fn places_text(places: &[Place], arguments: &Plan) -> String {
+    let mut lines = vec![vec!["", "before", "after", "freed"].into_iter().map(String::from).collect::<Vec<_>>()];
+    if arguments.memory.is_some() {
+        lines[0].push("GPU memory".into());
+    }
+    if arguments.kv_bytes_per_token.is_some() {
+        lines[0].push("KV tokens".into());
+    }
+    let line = |what: &str, change: &Change| {
+        let Footprint { before, after } = change.footprint;
+        let freed = change.freed.map_or_else(|| "too large before".into(), decimal_bytes);
+        let mut cells = vec![format!("  {what}"), decimal_bytes(before), decimal_bytes(after), freed];
+        if arguments.memory.is_some() {
+            let percent = |(b, a): (f64, f64)| format!("{:.1} to {:.1} %", 100.0 * b, 100.0 * a);
+            cells.push(change.share.map_or_else(String::new, percent));
+        }
+        cells.extend(change.tokens.map(count));
+        cells
+    };
+    for place in places {
+        lines.push(vec![place.text.clone()]);
+        lines.extend(place.per_gpu.as_ref().map(|change| line("per GPU", change)));
+        if arguments.gpus.get() > 1 || place.per_gpu.is_none() {
+            lines.push(line("in all", &place.in_all));
+        }
+    }
+    let mut text = columns(&lines);
+    text += "\n1 GB is 10^9 bytes";
+    if let Some(memory) = arguments.memory {
+        text += &format!("; a GPU has {}", decimal_bytes(memory.get()));
+    }
+    if let Some(bytes) = arguments.kv_bytes_per_token {
+        text += &format!("; a token's keys and values take {} bytes", count(bytes.get()));
+    }
+    text
+}

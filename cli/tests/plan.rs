@@ -1,0 +1,107 @@
+//! `condprog plan`: the published figures, and requests that make no sense.
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+
+const DEEPSEEK: [&str; 3] = ["plan", "--model", "deepseek-v4.1"];
+
+#[test]
+fn published_figures_are_reproduced() {
+    let place = Place::new();
+    let text =
+        place.ok(&[&DEEPSEEK[..], &["--gpus", "4", "--memory", "141GB", "--kv-bytes-per-token", "68KiB"]].concat());
+    let expected = "\
+layers.1.engram.embed.weight: 384,006,168 rows of 256 values, 101.38 GB to 25.34 GB
+  2 bits per value, 264 to 66 bytes per row
+layers.14.engram.embed.weight: 384,016,682 rows of 256 values, 101.38 GB to 25.35 GB
+  2 bits per value, 264 to 66 bytes per row
+
+              before      after             freed       GPU memory  KV tokens
+split over 4 GPUs
+  per GPU   50.69 GB   12.67 GB          38.02 GB    36.0 to 9.0 %    545,972
+  in all   202.76 GB   50.69 GB         152.07 GB                   2,183,888
+a copy on each of 4 GPUs
+  per GPU  202.76 GB   50.69 GB  too large before  143.8 to 36.0 %
+  in all   811.03 GB  202.76 GB  too large before
+one copy in host memory
+  in all   202.76 GB   50.69 GB         152.07 GB
+
+1 GB is 10^9 bytes; a GPU has 141.00 GB; a token's keys and values take 69,632 bytes
+";
+    assert!(text == expected, "condprog plan now says:\n{text}");
+
+    let eight = place.ok(&[&DEEPSEEK[..], &["--gpus", "8"]].concat());
+    assert!(eight.contains("\n  per GPU   25.34 GB    6.34 GB   19.01 GB\n"), "{eight}");
+}
+
+#[test]
+fn json_has_bytes() {
+    let place = Place::new();
+    let plan = |arguments: &[&str]| place.json(0, &[&["plan"], arguments].concat());
+    let all = plan(&["--model", "deepseek-v4.1", "--gpus", "8", "--memory", "141GB", "--kv-bytes-per-token", "1000"]);
+    assert_eq!((&all["source_bytes"], &all["table_bytes"]), (&202_758_032_400u64.into(), &50_689_508_100u64.into()));
+    let split = &all["places"][0];
+    assert_eq!((&split["place"], &split["per_gpu"]["freed_bytes"]), (&"split".into(), &19_008_565_537u64.into()));
+    assert_eq!(split["per_gpu"]["kv_tokens"], 19_008_565);
+    let copies = &all["places"][1];
+    // What never fitted cannot be freed.
+    assert_eq!((&copies["place"], &copies["per_gpu"]["freed_bytes"]), (&"copies".into(), &Value::Null));
+    assert_eq!((&copies["in_all"]["kv_tokens"], &copies["per_gpu"]["kv_tokens"]), (&Value::Null, &Value::Null));
+    assert!(copies["per_gpu"]["memory_share_after"].as_f64().unwrap() < 1.0);
+
+    // The two releases of Qwen's, and a table that no model is known of, which is the same.
+    let fp8 = plan(&["--model", "qwen3.8", "--source-bytes", "160"]);
+    let other = plan(&["--rows", "320001536", "--dim", "160", "--source-bytes", "160"]);
+    assert_eq!((&fp8["places"], &fp8["model"]), (&other["places"], &"qwen3.8".into()));
+    assert_eq!((&other["source_bytes"], &other["table_bytes"]), (&51_200_245_760u64.into(), &13_440_064_512u64.into()));
+    assert_eq!(plan(&["--model", "qwen3.8"])["source_bytes"], 102_400_491_520u64);
+
+    let rated = plan(&["--model", "longcat-flash", "--rate", "1.5", "--rate-order", "2=3"]);
+    let segments = rated["tables"][0]["segments"].as_array().unwrap();
+    let pairs: Vec<_> = segments.iter().map(|s| (s["rows"].as_u64().unwrap(), s["rate"].as_f64().unwrap())).collect();
+    assert_eq!(pairs, [(40_894_480, 3.0), (81_789_056, 1.5)]);
+    assert_eq!((&segments[1]["first_row"], &segments[1]["record_bytes"]), (&40_894_480.into(), &50.into()));
+    assert_eq!(rated["table_bytes"], 40_894_480u64 * 98 + 81_789_056 * 50);
+}
+
+#[test]
+fn what_cannot_be_planned_is_named() {
+    let place = Place::new();
+    let wrong: [(&[&str], &str); 10] = [
+        (&[], "--model <MODEL>"),
+        (&["--model", "gpt"], "deepseek-v4.1, qwen3.8, longcat-flash"),
+        (&["--model", "qwen3.8", "--rows", "5"], "cannot be used with"),
+        (&["--rows", "5", "--dim", "160"], "--source-bytes <N>"),
+        (&["--model", "qwen3.8", "--gpus", "0"], "invalid value '0'"),
+        (&["--model", "qwen3.8", "--memory", "141G"], "expected a size of at least 1 byte"),
+        (&["--model", "qwen3.8", "--kv-bytes-per-token", "0"], "expected a size of at least 1 byte"),
+        (&["--model", "qwen3.8", "--rate-order", "2"], "expected an order and a rate, such as 2=3"),
+        (&["--model", "qwen3.8", "--rate-order", "2=5"], "\"5\" is not a rate: expected bits per value"),
+        (&["--model", "qwen3.8", "--rate-order", "2=3,2=4"], "--rate-order names 2-grams twice"),
+    ];
+    for (arguments, says) in wrong {
+        let run = place.run(&[&["plan"], arguments].concat());
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(run.stderr.contains(says), "{arguments:?}: {}", run.stderr);
+    }
+    let rows = ["plan", "--rows", "18446744073709551615", "--source-bytes", "9", "--dim"];
+    let run = place.run(&[&rows[..], &["64", "--rate-order", "2=3"]].concat());
+    assert_eq!((run.code, run.stderr.contains("--rate-order needs --model")), (Some(2), true));
+    let cases: [(&[&str], &str); 3] = [
+        (
+            &["plan", "--model", "qwen3.8", "--rate-order", "4=2"],
+            "error: tables of qwen3.8 have no rows of 4-grams, expected an order among [2, 3]\n",
+        ),
+        (&[&rows[..], &["64"]].concat(), "error: table \"table\" would take 2^64 bytes or more\n"),
+        (
+            &[&rows[..], &["7"]].concat(),
+            "error: tensor \"table\": row width 7 at 2 bits per value makes a code of 14 bits, expected at least 16\n\
+             hint: width times --rate must be a whole number of bits, at least 16; rates go from 1 to 4 by 0.25\n",
+        ),
+    ];
+    for (arguments, says) in cases {
+        assert_eq!(place.fails(arguments), says);
+    }
+}
