@@ -102,6 +102,7 @@ impl Progress {
                 match update.stage {
                     Stage::Measure => "measuring",
                     Stage::Encode => "encoding",
+                    Stage::Join => "joining",
                     Stage::Restore => "restoring",
                     Stage::Check => "checking",
                     Stage::Compare => "comparing",

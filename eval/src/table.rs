@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use condprog_table::source::{FileRows, RowSource, SourceFile};
+use condprog_table::source::{Checkpoint, RowSource, TableRows};
 
 use crate::error::Error;
 use crate::language_model::{integers, safetensors};
@@ -15,7 +15,7 @@ const READ: u64 = 16 << 20;
 
 /// A source table, to be read by row ids.
 pub struct SourceTable {
-    rows: FileRows,
+    rows: TableRows,
 }
 
 impl SourceTable {
@@ -24,7 +24,7 @@ impl SourceTable {
     /// # Errors
     /// [`Error::Table`] when the file or the tensor cannot be read.
     pub fn open(path: &Path, tensor: &str) -> Result<SourceTable, Error> {
-        Ok(SourceTable { rows: SourceFile::open(path)?.table(tensor)? })
+        Ok(SourceTable { rows: Checkpoint::open(path)?.table(tensor)? })
     }
 
     /// Rows of the table.

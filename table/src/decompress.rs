@@ -1,7 +1,9 @@
 //! A table file to an ordinary safetensors file.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::Path;
 
 use condprog_core::{Decoder, Missing, Output, Table};
@@ -15,7 +17,7 @@ use crate::fp8;
 use crate::header::{Header, METADATA_KEY, TensorEntry};
 use crate::journal::JOURNAL_SUFFIX;
 use crate::output::{Partial, refuse_same, with_suffix};
-use crate::source::{SCALE_DTYPE, SourceDtype};
+use crate::source::{ScaleKind, ScaleTensor, SourceDtype, number_at_least, number_bytes, number_size};
 use crate::stream::{Counter, Progress, Stage, default_block_rows, on_threads};
 
 /// Number format of restored tables.
@@ -28,7 +30,9 @@ pub enum RestoredDtype {
     F16,
     /// IEEE binary32, exact.
     F32,
-    /// That of the source. FP8 tables get their scales again, by [`fp8::encode_group`]; that rounds once more.
+    /// That of the source; FP8 and INT8 tables get scales of the same kind again, which rounds once more. Scales of
+    /// groups are [`fp8::encode_group`]'s, scales of rows the smallest that hold the row; a scale for the whole tensor
+    /// stays as it was, and the few values beyond its reach become the largest there is.
     Source,
 }
 
@@ -43,7 +47,7 @@ pub struct DecompressOptions {
     pub force: bool,
 }
 
-/// Restores every table of a file under the name of its source tensor. Returns the bytes of the output.
+/// Restores every table of a file under the names of its source tensors. Returns the bytes of the output.
 ///
 /// The output is written as `OUTPUT.condprog-partial` and gets its name when it is whole and on the disk; a run that
 /// fails leaves nothing.
@@ -59,12 +63,12 @@ pub fn decompress(
     let output = output.as_ref();
     refuse_same(file.path(), output)?;
     on_threads(options.threads, || {
-        let tables = file.tables().iter().map(|table| Restored::new(table, options.dtype));
-        let tables = tables.collect::<Result<Vec<_>, _>>()?;
-        let (header, tables) = layout(output, tables)?;
+        let tensors = file.tables().iter().map(|table| tensors(table, options.dtype)).collect::<Result<Vec<_>, _>>()?;
+        let tensors: Vec<_> = tensors.into_iter().flatten().collect();
+        let layout = layout(output, &tensors)?;
         let mut partial = Partial::open(output, options.force)?;
         refuse_journal(output, partial.path(), options.force)?;
-        match restore(file, &header, &tables, &mut partial, progress) {
+        match restore(file, &layout, &tensors, &mut partial, progress) {
             Ok(()) => {
                 let bytes = partial.length();
                 partial.finish(options.force)?;
@@ -88,130 +92,200 @@ fn refuse_journal(output: &Path, partial: &Path, force: bool) -> Result<(), Erro
     Ok(())
 }
 
-/// A table to restore, and where its tensors will be in the file.
+/// A tensor of a source to restore.
 struct Restored<'a> {
     table: &'a TableInfo,
+    name: String,
     dtype: SourceDtype,
-    /// Name of the scales of an FP8 table.
-    scale: Option<&'a str>,
-    data: u64,
-    scales: u64,
+    /// Its rows, counted from the table's first row here.
+    rows: Range<u64>,
+    /// Of a format that has them.
+    scale: Option<ScaleTensor>,
 }
 
-impl<'a> Restored<'a> {
-    fn new(table: &'a TableInfo, dtype: RestoredDtype) -> Result<Restored<'a>, Error> {
-        let unknown = || Error::SourceDtype { table: table.name.clone(), got: table.source.dtype.clone() };
-        let dtype = match dtype {
-            RestoredDtype::Bf16 => SourceDtype::Bf16,
-            RestoredDtype::F16 => SourceDtype::F16,
-            RestoredDtype::F32 => SourceDtype::F32,
-            RestoredDtype::Source => SourceDtype::from_name(&table.source.dtype).ok_or_else(unknown)?,
-        };
-        let scale = match dtype {
-            SourceDtype::F8E4m3 if !table.dim.is_multiple_of(fp8::GROUP as u32) => return Err(unknown()),
-            SourceDtype::F8E4m3 => Some(table.source.scale.as_ref().ok_or_else(unknown)?.name.as_str()),
-            _ => None,
-        };
-        Ok(Restored { table, dtype, scale, data: 0, scales: 0 })
+impl Restored<'_> {
+    fn dim(&self) -> u64 {
+        u64::from(self.table.dim)
     }
 
-    fn groups(&self) -> u64 {
-        self.scale.map_or(0, |_| u64::from(self.table.dim) / fp8::GROUP as u64)
+    fn row_bytes(&self) -> u64 {
+        self.dim() * self.dtype.size() as u64
+    }
+
+    /// Bytes of scales per row.
+    fn scale_bytes(&self) -> u64 {
+        self.scale.as_ref().map_or(0, |scale| scale.bytes_per_row(self.dim()))
     }
 }
 
-/// The header, and the tables with their places. Wide types come first, so that all tensors are aligned.
-fn layout<'a>(output: &Path, mut tables: Vec<Restored<'a>>) -> Result<(Vec<u8>, Vec<Restored<'a>>), Error> {
-    tables.sort_by_key(|table| std::cmp::Reverse(table.dtype.size()));
-    let mut entries: Vec<TensorEntry> = Vec::new();
+/// The source tensors of a table, those of which there are rows here.
+fn tensors(table: &TableInfo, dtype: RestoredDtype) -> Result<Vec<Restored<'_>>, Error> {
+    let unknown = || Error::SourceDtype { table: table.name.clone(), got: table.source.dtype.clone() };
+    let dtype = match dtype {
+        RestoredDtype::Bf16 => SourceDtype::Bf16,
+        RestoredDtype::F16 => SourceDtype::F16,
+        RestoredDtype::F32 => SourceDtype::F32,
+        RestoredDtype::Source => SourceDtype::from_name(&table.source.dtype).ok_or_else(unknown)?,
+    };
+    let (mut restored, mut start) = (Vec::new(), 0u64);
+    for part in table.source.tensors() {
+        let end = start.checked_add(part.rows).ok_or_else(unknown)?;
+        let (first, last) = (table.first_row, table.first_row + table.rows);
+        let rows = start.clamp(first, last) - first..end.clamp(first, last) - first;
+        start = end;
+        if rows.is_empty() {
+            continue;
+        }
+        let scale = match dtype.has_scales() {
+            true => Some(part.scale.filter(|scale| can_restore(scale, dtype, table.dim)).ok_or_else(unknown)?),
+            false => None,
+        };
+        restored.push(Restored { table, name: part.name, dtype, rows, scale });
+    }
+    Ok(restored)
+}
+
+/// Whether the metadata tells of scales that can be made again.
+fn can_restore(scale: &ScaleTensor, dtype: SourceDtype, dim: u32) -> bool {
+    match scale.kind() {
+        ScaleKind::Groups => dtype == SourceDtype::F8E4m3 && dim.is_multiple_of(fp8::GROUP as u32),
+        ScaleKind::Rows => number_size(&scale.dtype).is_some(),
+        ScaleKind::Global => {
+            let value = f32::from_bits(scale.value_bits.unwrap_or(0));
+            number_size(&scale.dtype).is_some() && value.is_finite() && value > 0.0
+        }
+    }
+}
+
+/// Where each tensor starts in the file, by name.
+type Places = HashMap<String, u64>;
+
+/// The header, the places of all tensors, and the length of the file. Wide types come first, so that all are aligned.
+fn layout(output: &Path, restored: &[Restored<'_>]) -> Result<(Vec<u8>, Places, u64), Error> {
+    let mut wanted: Vec<(String, &str, Vec<u64>, usize)> = Vec::new();
+    let mut shared = HashSet::new();
+    for tensor in restored {
+        let rows = tensor.rows.end - tensor.rows.start;
+        wanted.push((tensor.name.clone(), tensor.dtype.name(), vec![rows, tensor.dim()], tensor.dtype.size()));
+        let Some(scale) = &tensor.scale else { continue };
+        let shape = match scale.kind() {
+            ScaleKind::Groups => vec![rows, tensor.dim() / fp8::GROUP as u64],
+            ScaleKind::Rows => [vec![rows], vec![1; scale.shape.len().saturating_sub(1)]].concat(),
+            // Tensors beside each other may share it.
+            ScaleKind::Global if !shared.insert((&scale.name, scale.value_bits)) => continue,
+            ScaleKind::Global => scale.shape.clone(),
+        };
+        wanted.push((scale.name.clone(), &scale.dtype, shape, number_size(&scale.dtype).unwrap_or(1)));
+    }
+    wanted.sort_by_key(|(.., size)| Reverse(*size));
     let mut names = HashSet::from([METADATA_KEY.to_string()]);
-    let mut end = 0u64;
-    let mut place = |name: &str, dtype: &str, shape: [u64; 2], size: u64| {
-        if !names.insert(name.to_string()) {
-            return Err(Error::NameTaken { tensor: name.into() });
+    let (mut entries, mut end) = (Vec::new(), 0u64);
+    for (name, dtype, shape, size) in wanted {
+        if !names.insert(name.clone()) {
+            return Err(Error::NameTaken { tensor: name });
         }
         // Restored tables are larger than any file that is really there: counted with care.
-        let too_large =
-            || Error::Option { option: "rows times width", got: shape[0], expected: "below 2^63 bytes".into() };
-        let bytes = shape[0].checked_mul(shape[1]).and_then(|n| n.checked_mul(size)).ok_or_else(too_large)?;
+        let bytes = shape.iter().try_fold(size as u64, |bytes, &n| bytes.checked_mul(n));
         let start = end;
-        end = end.checked_add(bytes).filter(|&end| end <= i64::MAX as u64).ok_or_else(too_large)?;
-        entries.push(TensorEntry { name: name.into(), dtype: dtype.into(), shape: shape.into(), start, end });
-        Ok(start)
-    };
-    for restored in &mut tables {
-        let (rows, dim) = (restored.table.rows, u64::from(restored.table.dim));
-        let (name, dtype) = (&restored.table.source.name, restored.dtype);
-        restored.data = place(name, dtype.name(), [rows, dim], dtype.size() as u64)?;
-        if let Some(scale) = restored.scale {
-            restored.scales = place(scale, SCALE_DTYPE, [rows, restored.groups()], 1)?;
-        }
+        let next = bytes.and_then(|bytes| start.checked_add(bytes)).filter(|&next| next <= i64::MAX as u64);
+        end = next.ok_or_else(|| {
+            let got = shape.first().copied().unwrap_or(0);
+            Error::Option { option: "rows times width", got, expected: "below 2^63 bytes".into() }
+        })?;
+        entries.push(TensorEntry { name, dtype: dtype.into(), shape, start, end });
     }
     let metadata = [("format".to_string(), "pt".to_string())];
     let header = Header::to_bytes(&metadata, &entries, 0).map_err(|source| Error::header(output, source))?;
-    for restored in &mut tables {
-        restored.data += header.len() as u64;
-        restored.scales += header.len() as u64;
-    }
-    Ok((header, tables))
+    let data = header.len() as u64;
+    let places = entries.into_iter().map(|entry| (entry.name, data + entry.start)).collect();
+    Ok((header, places, data + end))
 }
 
 fn restore(
     file: &TableFile,
-    header: &[u8],
-    tables: &[Restored<'_>],
+    (header, places, length): &(Vec<u8>, Places, u64),
+    tensors: &[Restored<'_>],
     partial: &mut Partial,
     progress: &Progress<'_>,
 ) -> Result<(), Error> {
-    let size = |t: &Restored<'_>| t.table.rows * (u64::from(t.table.dim) * t.dtype.size() as u64 + t.groups());
-    partial.restart(header.len() as u64 + tables.iter().map(size).sum::<u64>())?;
-    let total = tables.iter().map(|restored| restored.table.rows).sum();
-    let mut counter = Counter::new(Stage::Restore, progress, 0, total);
-    for restored in tables {
-        let segments = file.segments_of(restored.table);
+    partial.restart(*length)?;
+    let mut counter =
+        Counter::new(Stage::Restore, progress, 0, tensors.iter().map(|t| t.rows.end - t.rows.start).sum());
+    for tensor in tensors {
+        let segments = file.segments_of(tensor.table);
         let table = Table::new(&segments).expect("checked when the file was opened");
         let decoder = CpuDecoder::new(table)?;
-        let (rows, dim) = (restored.table.rows, u64::from(restored.table.dim));
-        let block = default_block_rows(dim);
-        for first in (0..rows).step_by(block as usize) {
-            let ids: Vec<i64> = (first..rows.min(first + block)).map(|row| row as i64).collect();
-            let (data, scales) = restore_block(&decoder, &ids, restored.dtype);
-            partial.write_at(restored.data + first * dim * restored.dtype.size() as u64, &data)?;
-            partial.write_at(restored.scales + first * restored.groups(), &scales)?;
-            counter.add(&restored.table.name, ids.len() as u64)?;
+        let block = default_block_rows(tensor.dim());
+        let scale = tensor.scale.as_ref().map(|scale| (scale, places[&scale.name]));
+        if let Some((scale, at)) = scale
+            && let Some(bits) = scale.value_bits
+        {
+            partial.write_at(at, &number_bytes(&scale.dtype, f32::from_bits(bits).into()))?;
+        }
+        for first in tensor.rows.clone().step_by(block as usize) {
+            let ids: Vec<i64> = (first..tensor.rows.end.min(first + block)).map(|row| row as i64).collect();
+            let (data, scales) = restore_block(&decoder, &ids, tensor);
+            let row = first - tensor.rows.start;
+            partial.write_at(places[&tensor.name] + row * tensor.row_bytes(), &data)?;
+            if let Some((_, at)) = scale {
+                partial.write_at(at + row * tensor.scale_bytes(), &scales)?;
+            }
+            counter.add(&tensor.table.name, ids.len() as u64)?;
         }
     }
     partial.write_at(0, header)
 }
 
 /// Elements and scale bytes of some rows.
-fn restore_block(decoder: &CpuDecoder<'_>, ids: &[i64], dtype: SourceDtype) -> (Vec<u8>, Vec<u8>) {
-    let count = ids.len() * decoder.shape().dim as usize;
+fn restore_block(decoder: &CpuDecoder<'_>, ids: &[i64], tensor: &Restored<'_>) -> (Vec<u8>, Vec<u8>) {
+    let dim = decoder.shape().dim as usize;
+    let count = ids.len() * dim;
     let decode = |output: Output<'_>| {
         decoder.decode(ids, Missing::Error, output).expect("ids and output are those of the table");
     };
-    match dtype {
-        SourceDtype::Bf16 | SourceDtype::F16 => {
+    match (tensor.dtype, &tensor.scale) {
+        (SourceDtype::Bf16 | SourceDtype::F16, _) => {
             let mut bits = vec![0u16; count];
-            decode(if dtype == SourceDtype::F16 { Output::F16(&mut bits) } else { Output::Bf16(&mut bits) });
+            decode(if tensor.dtype == SourceDtype::F16 { Output::F16(&mut bits) } else { Output::Bf16(&mut bits) });
             (bits.iter().flat_map(|bits| bits.to_le_bytes()).collect(), Vec::new())
         }
-        SourceDtype::F32 => {
+        (dtype @ (SourceDtype::F8E4m3 | SourceDtype::I8), Some(scale)) => {
+            let mut values = vec![0f32; count];
+            decode(Output::F32(&mut values));
+            let element = if dtype == SourceDtype::I8 { fp8::i8_from_f64 } else { fp8::e4m3_from_f64 };
+            let largest = if dtype == SourceDtype::I8 { fp8::I8_MAX } else { fp8::E4M3_MAX };
+            let mut data = vec![0; count];
+            let mut scales = vec![0; ids.len() * tensor.scale_bytes() as usize];
+            match scale.kind() {
+                ScaleKind::Groups => {
+                    let groups = values.par_chunks_exact(fp8::GROUP).zip(data.par_chunks_exact_mut(fp8::GROUP));
+                    groups
+                        .zip(&mut scales)
+                        .with_min_len(1 << 10)
+                        .for_each(|((values, data), scale)| *scale = fp8::encode_group(values, data));
+                }
+                ScaleKind::Rows => {
+                    let rows = values.par_chunks_exact(dim).zip(data.par_chunks_exact_mut(dim));
+                    let size = tensor.scale_bytes() as usize;
+                    rows.zip(scales.par_chunks_exact_mut(size)).for_each(|((values, data), bytes)| {
+                        let most = values.iter().fold(0f64, |most, &value| most.max(f64::from(value).abs()));
+                        let unit = if most > 0.0 { number_at_least(&scale.dtype, most / largest) } else { 1.0 };
+                        bytes.copy_from_slice(&number_bytes(&scale.dtype, unit));
+                        data.iter_mut().zip(values).for_each(|(data, &value)| *data = element(f64::from(value) / unit));
+                    });
+                }
+                ScaleKind::Global => {
+                    let unit = f64::from(f32::from_bits(scale.value_bits.unwrap_or(0)));
+                    let elements = data.par_iter_mut().zip(&values).with_min_len(1 << 14);
+                    elements.for_each(|(data, &value)| *data = element(f64::from(value) / unit));
+                }
+            }
+            (data, scales)
+        }
+        _ => {
             let mut values = vec![0f32; count];
             decode(Output::F32(&mut values));
             (values.iter().flat_map(|value| value.to_le_bytes()).collect(), Vec::new())
-        }
-        SourceDtype::F8E4m3 => {
-            let mut values = vec![0f32; count];
-            decode(Output::F32(&mut values));
-            let mut data = vec![0; count];
-            let mut scales = vec![0; count / fp8::GROUP];
-            let groups = values.par_chunks_exact(fp8::GROUP).zip(data.par_chunks_exact_mut(fp8::GROUP));
-            groups
-                .zip(&mut scales)
-                .with_min_len(1 << 10)
-                .for_each(|((values, data), scale)| *scale = fp8::encode_group(values, data));
-            (data, scales)
         }
     }
 }

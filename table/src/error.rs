@@ -1,6 +1,7 @@
 //! What can go wrong, as one type: faults of a file, of its content, and of a run.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use condprog_core::LayoutError;
@@ -10,6 +11,7 @@ use condprog_cpu::UnsupportedLevel;
 use crate::family::FamilyError;
 use crate::format::FormatError;
 use crate::header::HeaderError;
+use crate::index::IndexError;
 use crate::source::SourceError;
 use crate::verify::Damage;
 
@@ -53,6 +55,14 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong.
         source: Box<SourceError>,
+    },
+    /// An index is malformed, or does not fit its files.
+    #[error("{}: {source}", .path.display())]
+    Index {
+        /// The index, or the folder that should have one.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<IndexError>,
     },
     /// Not a table file, or one that contradicts itself.
     #[error("{}: {source}", .path.display())]
@@ -115,6 +125,78 @@ pub enum Error {
         got: u128,
         /// Rows of the tensor; 0 when it is not among those compressed.
         expected: u64,
+    },
+    /// A range of rows with a rate of its own does not fit.
+    #[error("rows {}..{} of table {table:?} have a rate of their own, expected ranges within its {rows} rows that do not overlap", .range.start, .range.end)]
+    RateRows {
+        /// The table.
+        table: String,
+        /// Got.
+        range: Range<u64>,
+        /// Rows of the table.
+        rows: u64,
+    },
+    /// A part does not fit its table.
+    #[error("the part is rows {}..{} of table {table:?}, expected a range within its {rows} rows", .range.start, .range.end)]
+    PartRows {
+        /// The table.
+        table: String,
+        /// Got.
+        range: Range<u64>,
+        /// Rows of the table.
+        rows: u64,
+    },
+    /// A range of rows is to be coded of several tables.
+    #[error("a range of rows is of one table, got tables {tables:?}: select one, or code a share of all")]
+    PartOfSeveral {
+        /// The tables.
+        tables: Vec<String>,
+    },
+    /// A file is no part that could be joined with others.
+    #[error("{} is no part of a table: expected what was compressed as a range or share of rows", .path.display())]
+    NoPart {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A part's account of the whole contradicts itself.
+    #[error("{}: the part is malformed: {what}", .path.display())]
+    BadPart {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Parts are of different wholes.
+    #[error("{} and {} do not fit: {what} is {got}, expected {expected} as in the first", .first.display(), .path.display())]
+    PartsDiffer {
+        /// The file.
+        path: PathBuf,
+        /// The file it is compared with.
+        first: PathBuf,
+        /// In what.
+        what: String,
+        /// Got.
+        got: String,
+        /// Expected.
+        expected: String,
+    },
+    /// Rows are in no part.
+    #[error("rows {}..{} of table {table:?} are in no part", .rows.start, .rows.end)]
+    PartMissing {
+        /// The table.
+        table: String,
+        /// The rows.
+        rows: Range<u64>,
+    },
+    /// Rows are in two parts.
+    #[error("rows {}..{} of table {table:?} are in {} and in {}, expected once", .rows.start, .rows.end, .paths[0].display(), .paths[1].display())]
+    PartTwice {
+        /// The table.
+        table: String,
+        /// The rows.
+        rows: Range<u64>,
+        /// The parts.
+        paths: Box<[PathBuf; 2]>,
     },
     /// An option is out of its range.
     #[error("{option} is {got}, expected {expected}")]
@@ -190,7 +272,7 @@ pub enum Error {
         expected: String,
     },
     /// The source format of a table is not known to this version.
-    #[error("table {table:?} was made from type {got:?}, expected F32, F16, BF16 or F8_E4M3 with scales")]
+    #[error("table {table:?} was made from type {got:?}, expected F32, F16, BF16, or F8_E4M3 or I8 with scales")]
     SourceDtype {
         /// The table.
         table: String,
@@ -214,6 +296,7 @@ impl Error {
             Error::Family(source) => source.code(),
             Error::Header { source, .. } => source.code(),
             Error::Source { source, .. } => source.code(),
+            Error::Index { source, .. } => source.code(),
             Error::Format { source, .. } => source.code(),
             Error::Damaged { damage, .. } => damage.fault.code(),
             Error::NoTable { .. } => "no-table",
@@ -221,6 +304,14 @@ impl Error {
             Error::Row { .. } => "row",
             Error::GlobalScale { .. } => "global-scale",
             Error::SegmentRows { .. } => "segment-rows",
+            Error::RateRows { .. } => "rate-rows",
+            Error::PartRows { .. } => "part-rows",
+            Error::PartOfSeveral { .. } => "part-of-several",
+            Error::NoPart { .. } => "part-none",
+            Error::BadPart { .. } => "part-malformed",
+            Error::PartsDiffer { .. } => "part-differs",
+            Error::PartMissing { .. } => "part-missing",
+            Error::PartTwice { .. } => "part-twice",
             Error::Option { .. } => "option",
             Error::NameTaken { .. } => "name-taken",
             Error::NothingToDo => "nothing-to-do",
@@ -245,6 +336,10 @@ impl Error {
 
     pub(crate) fn source(path: &Path, source: SourceError) -> Error {
         Error::Source { path: path.into(), source: Box::new(source) }
+    }
+
+    pub(crate) fn index(path: &Path, source: IndexError) -> Error {
+        Error::Index { path: path.into(), source: Box::new(source) }
     }
 
     pub(crate) fn format(path: &Path, source: FormatError) -> Error {

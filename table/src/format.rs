@@ -1,12 +1,13 @@
 //! The metadata of a table file: its model, how it is written, and every check that needs no records (`FORMAT.md`).
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use condprog_core::{FORMAT_VERSION, Layout, LayoutError, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::header::{Header, HeaderError, TensorEntry};
-use crate::source::ScaleTensor;
+use crate::source::{ScaleTensor, SourceInfo, SourcePart};
 
 /// What a table file says it is.
 pub const FORMAT: &str = "condprog-table";
@@ -23,6 +24,8 @@ pub const KEY_VERSION: &str = "condprog.format_version";
 pub const KEY_CHECKSUM: &str = "condprog.checksum";
 /// Metadata key: the tables, a JSON text.
 pub const KEY_TABLES: &str = "condprog.tables";
+/// Metadata key of a part that is to be joined with others: a JSON text, this crate's own business.
+pub(crate) const KEY_PART: &str = "condprog.part";
 /// Metadata key that belongs to Hugging Face's loaders, some of which refuse a file without it.
 const KEY_LOADERS: &str = "format";
 
@@ -62,20 +65,48 @@ pub struct TableInfo {
     pub segments: Vec<SegmentInfo>,
 }
 
-/// The tensor a table was made from.
+/// What a logical table was made from: the whole of it, in every file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRecord {
-    /// Name.
+    /// Name of the tensor, or of the table that several tensors are.
     pub name: String,
     /// Data type as its safetensors header spelled it.
     pub dtype: String,
     /// Rows and values per row.
     pub shape: [u64; 2],
-    /// Bytes of the source rows, scales included.
+    /// Bytes of the source rows, scales of rows included.
     pub bytes: u64,
-    /// The scales, if the format had them.
+    /// The scales, if the format had them, of a table of one tensor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<ScaleTensor>,
+    /// The tensors in row order, of a table that was joined from several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<SourcePart>,
+}
+
+impl SourceRecord {
+    pub(crate) fn new(info: &SourceInfo) -> SourceRecord {
+        let (scale, parts) = match info.parts.as_slice() {
+            [only] if only.name == info.name => (only.scale.clone(), Vec::new()),
+            parts => (None, parts.to_vec()),
+        };
+        SourceRecord {
+            name: info.name.clone(),
+            dtype: info.dtype.name().into(),
+            shape: [info.rows, info.dim],
+            bytes: info.bytes(),
+            scale,
+            parts,
+        }
+    }
+
+    /// The tensors in row order: one, unless the table was joined.
+    pub fn tensors(&self) -> Vec<SourcePart> {
+        match self.parts.as_slice() {
+            [] => vec![SourcePart { name: self.name.clone(), rows: self.shape[0], scale: self.scale.clone() }],
+            parts => parts.to_vec(),
+        }
+    }
 }
 
 /// A run of consecutive rows with one rate.
@@ -94,8 +125,30 @@ pub struct SegmentInfo {
     /// The scale field that `global` scaling gave every row, variant bits zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_scale: Option<u16>,
+    /// Rows that became zero, by reason: what [`TableInfo`] counts over all its segments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zeroed: Option<Zeroed>,
     /// Checksums of the records.
     pub checksums: ChecksumInfo,
+}
+
+/// Rows that became zero, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zeroed {
+    /// They were zero in the source.
+    pub zero: u64,
+    /// Their scale was below the smallest.
+    pub underflow: u64,
+    /// A value was not finite, or their scale above the largest.
+    pub non_finite: u64,
+}
+
+impl std::ops::AddAssign for Zeroed {
+    fn add_assign(&mut self, other: Zeroed) {
+        self.zero += other.zero;
+        self.underflow += other.underflow;
+        self.non_finite += other.non_finite;
+    }
 }
 
 /// Where a segment's checksums are.
@@ -128,6 +181,12 @@ impl TableInfo {
     /// Bytes of all records.
     pub fn record_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.rows * segment.record_bytes).sum()
+    }
+
+    /// Bytes of the source rows that are here, scales of rows included.
+    pub fn source_bytes(&self) -> u64 {
+        let bytes = u128::from(self.source.bytes) * u128::from(self.rows) / u128::from(self.table_rows.max(1));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// Bits per value, over all rows.
@@ -280,6 +339,26 @@ pub enum FormatError {
         /// Rows.
         rows: u64,
     },
+    /// The segments count other rows that became zero than the table does.
+    #[error("table {table:?} counts {expected} zero, underflown and non-finite rows, its segments {got}")]
+    SegmentCounts {
+        /// Name.
+        table: String,
+        /// Got, over all segments.
+        got: u128,
+        /// Expected.
+        expected: u128,
+    },
+    /// The tensors of the source have other rows than the table.
+    #[error("table {table:?} was made from tensors of {got} rows, expected {expected}")]
+    SourceParts {
+        /// Name.
+        table: String,
+        /// Got.
+        got: u128,
+        /// Expected.
+        expected: u64,
+    },
     /// The source had another shape than the table.
     #[error("table {table:?} was made from shape {got:?}, expected {expected:?}")]
     SourceShape {
@@ -324,6 +403,42 @@ pub enum FormatError {
         /// Name.
         tensor: String,
     },
+    /// Two files say different things about one table.
+    #[error("table {table:?} has {what} {got} in {}, expected {expected} as in {}", .files[1].display(), .files[0].display())]
+    FilesDiffer {
+        /// Name of the table.
+        table: String,
+        /// In what.
+        what: &'static str,
+        /// Got.
+        got: String,
+        /// Expected.
+        expected: String,
+        /// The files: the one that sets what is expected, the other one.
+        files: Box<[PathBuf; 2]>,
+    },
+    /// The files of a table leave rows out, or have rows twice.
+    #[error("table {table:?} starts at row {got} in {}, expected {expected}: a file is missing or there twice", .file.display())]
+    FileRows {
+        /// Name of the table.
+        table: String,
+        /// The file.
+        file: PathBuf,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
+    /// The files of a table do not have all its rows.
+    #[error("table {table:?} has {got} rows in all files, expected {expected}: a file is missing")]
+    RowsMissing {
+        /// Name of the table.
+        table: String,
+        /// Got.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
     /// The checksums themselves are damaged.
     #[error("checksums {tensor:?} have checksum {got}, expected {expected}: they are damaged")]
     Checksums {
@@ -357,11 +472,16 @@ impl FormatError {
             FormatError::RecordBytes { .. } => "format-record-bytes",
             FormatError::BlockRows { .. } => "format-block-rows",
             FormatError::Counts { .. } => "format-counts",
+            FormatError::SegmentCounts { .. } => "format-segment-counts",
+            FormatError::SourceParts { .. } => "format-source-parts",
             FormatError::SourceShape { .. } => "format-source-shape",
             FormatError::MissingTensor { .. } => "format-missing-tensor",
             FormatError::Tensor { .. } => "format-tensor",
             FormatError::SharedTensor { .. } => "format-shared-tensor",
             FormatError::StrayTensor { .. } => "format-stray-tensor",
+            FormatError::FilesDiffer { .. } => "format-files-differ",
+            FormatError::FileRows { .. } => "format-file-rows",
+            FormatError::RowsMissing { .. } => "format-rows-missing",
             FormatError::Checksums { .. } => "format-checksums",
         }
     }
@@ -453,11 +573,23 @@ fn check_table(info: &TableInfo) -> Result<(), FormatError> {
     if next != rows {
         return Err(FormatError::SegmentRows { table: table(), got: next, expected: rows });
     }
-    let got = [info.zero_rows, info.underflow_rows, info.non_finite_rows].into_iter().map(u128::from).sum();
+    let sum = |counts: [u64; 3]| counts.into_iter().map(u128::from).sum();
+    let got: u128 = sum([info.zero_rows, info.underflow_rows, info.non_finite_rows]);
     if got > u128::from(rows) {
         return Err(FormatError::Counts { table: table(), got, rows });
     }
-    let expected = [rows, u64::from(info.dim)];
+    let counted = info.segments.iter().map(|segment| segment.zeroed.map(|z| sum([z.zero, z.underflow, z.non_finite])));
+    // A file need not have them.
+    if let Some(segments) = counted.sum::<Option<u128>>()
+        && segments != got
+    {
+        return Err(FormatError::SegmentCounts { table: table(), got: segments, expected: got });
+    }
+    let parts = info.source.tensors().iter().map(|part| u128::from(part.rows)).sum();
+    if !info.source.parts.is_empty() && parts != u128::from(table_rows) {
+        return Err(FormatError::SourceParts { table: table(), got: parts, expected: table_rows });
+    }
+    let expected = [table_rows, u64::from(info.dim)];
     if info.source.shape != expected {
         return Err(FormatError::SourceShape { table: table(), got: info.source.shape, expected });
     }
@@ -480,6 +612,59 @@ fn check_tensor(
     Err(FormatError::Tensor { tensor, dtype, shape, expected_dtype, expected_shape })
 }
 
+/// The tables of several files, each put together from all files that have rows of it. Rows then count from the first
+/// row that there is.
+pub(crate) fn join_tables(files: &[(&Path, &[TableInfo])]) -> Result<Vec<TableInfo>, FormatError> {
+    let mut all: Vec<Vec<(&Path, &TableInfo)>> = Vec::new();
+    for &(path, tables) in files {
+        for table in tables {
+            match all.iter_mut().find(|pieces| pieces[0].1.name == table.name) {
+                Some(pieces) => pieces.push((path, table)),
+                None => all.push(vec![(path, table)]),
+            }
+        }
+    }
+    all.into_iter().map(join_pieces).collect()
+}
+
+fn join_pieces(mut pieces: Vec<(&Path, &TableInfo)>) -> Result<TableInfo, FormatError> {
+    pieces.sort_by_key(|(_, table)| table.first_row);
+    let (first_path, first) = pieces[0];
+    let mut joined = first.clone();
+    for &(path, table) in &pieces[1..] {
+        let name = || table.name.clone();
+        type Aspect<'a> = (&'static str, &'a dyn Fn(&TableInfo) -> String);
+        let aspects: [Aspect<'_>; 6] = [
+            ("program", &|table| table.program.clone()),
+            ("values per row", &|table| table.dim.to_string()),
+            ("rows in all", &|table| table.table_rows.to_string()),
+            ("source", &|table| serde_json::to_string(&table.source).unwrap_or_default()),
+            ("scale rule", &|table| table.scale_rule.clone()),
+            ("effort", &|table| table.effort.to_string()),
+        ];
+        for (what, of) in aspects {
+            let (got, expected) = (of(table), of(first));
+            if got != expected {
+                let files = Box::new([first_path.into(), path.into()]);
+                return Err(FormatError::FilesDiffer { table: name(), what, got, expected, files });
+            }
+        }
+        let (got, expected) = (table.first_row, joined.first_row + joined.rows);
+        if got != expected {
+            return Err(FormatError::FileRows { table: name(), file: path.into(), got, expected });
+        }
+        joined.segments.extend(table.segments.iter().map(|segment| {
+            let first_row = joined.rows + segment.first_row;
+            SegmentInfo { first_row, ..segment.clone() }
+        }));
+        joined.rows += table.rows;
+        joined.zero_rows += table.zero_rows;
+        joined.underflow_rows += table.underflow_rows;
+        joined.non_finite_rows += table.non_finite_rows;
+    }
+    Ok(joined)
+}
+
 /// Where everything in a table file lies: checksums of all segments first, records after them, both in row order.
 pub(crate) fn layout_tensors(tables: &[TableInfo]) -> Vec<TensorEntry> {
     let segments = || tables.iter().flat_map(|table| &table.segments);
@@ -494,16 +679,18 @@ pub(crate) fn layout_tensors(tables: &[TableInfo]) -> Vec<TensorEntry> {
     checksums.chain(records).map(place).collect()
 }
 
-/// Length field and header of a table file, at least `least` bytes.
-pub(crate) fn header_bytes(tables: &[TableInfo], least: u64) -> Result<Vec<u8>, HeaderError> {
+/// Length field and header of a table file, at least `least` bytes. `part` is the text of [`KEY_PART`], if it has one.
+pub(crate) fn header_bytes(tables: &[TableInfo], part: Option<&str>, least: u64) -> Result<Vec<u8>, HeaderError> {
     let json = serde_json::to_string(tables).map_err(HeaderError::Json)?;
-    let metadata = [
+    let version = FORMAT_VERSION.to_string();
+    let mut metadata = vec![
         (KEY_LOADERS, "pt"),
         (KEY_FORMAT, FORMAT),
-        (KEY_VERSION, &FORMAT_VERSION.to_string()),
+        (KEY_VERSION, &version),
         (KEY_CHECKSUM, CHECKSUM),
         (KEY_TABLES, &json),
-    ]
-    .map(|(key, value)| (key.to_string(), value.to_string()));
+    ];
+    metadata.extend(part.map(|part| (KEY_PART, part)));
+    let metadata: Vec<_> = metadata.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     Header::to_bytes(&metadata, &layout_tensors(tables), least)
 }

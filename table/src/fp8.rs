@@ -1,11 +1,11 @@
-//! FP8 rows with a power-of-two scale per group of columns: `F8_E4M3` values, `F8_E8M0` scales.
-
-use half::bf16;
+//! 8-bit elements and their scales: `F8_E4M3` and `I8` values, `F8_E8M0` scales for groups of columns.
 
 /// Columns that share one scale.
 pub const GROUP: usize = 32;
+/// Largest integer that restored elements have, as other writers have it: -128 is not used.
+pub(crate) const I8_MAX: f64 = 127.0;
 /// Largest finite e4m3 value.
-const E4M3_MAX: f64 = 448.0;
+pub(crate) const E4M3_MAX: f64 = 448.0;
 /// Largest scale byte that is a number.
 const E8M0_MAX: i32 = 254;
 /// Bias of the scale byte.
@@ -29,12 +29,6 @@ pub fn e8m0_to_f32(byte: u8) -> f32 {
         255 => f32::NAN,
         _ => power_of_two(i32::from(byte) - E8M0_BIAS),
     }
-}
-
-/// The value of an element as the checkpoint's own code has it: the binary32 product, rounded to bf16. Only products
-/// below 2^-126 lose anything by the rounding.
-pub fn value(element: u8, scale: f32) -> f32 {
-    bf16::from_f32(e4m3_to_f32(element) * scale).to_f32()
 }
 
 /// Codes one group: the smallest power of two with which the largest magnitude is at most 448, and the values divided
@@ -63,7 +57,7 @@ pub fn encode_group(values: &[f32], elements: &mut [u8]) -> u8 {
 }
 
 /// The nearest e4m3 number, ties to even; beyond 448 the largest one, NaN stays NaN.
-fn e4m3_from_f64(value: f64) -> u8 {
+pub(crate) fn e4m3_from_f64(value: f64) -> u8 {
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     let magnitude = value.abs();
     if magnitude.is_nan() {
@@ -75,6 +69,11 @@ fn e4m3_from_f64(value: f64) -> u8 {
     // The exponent field starts at 1 for 2^-6 and eight units; a carry moves into it by itself.
     let code = f64::from((exponent + 6) * 8) + units;
     sign | code.min(126.0) as u8
+}
+
+/// The nearest 8-bit integer, ties to even, within ±127; NaN is 0.
+pub(crate) fn i8_from_f64(value: f64) -> u8 {
+    value.round_ties_even().clamp(-I8_MAX, I8_MAX) as i8 as u8
 }
 
 /// `2^exponent`, for -149..=127.
@@ -93,7 +92,14 @@ fn power_of_two_f64(exponent: i32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use half::bf16;
+
     use super::*;
+
+    /// The value of an element, as [`crate::source::RawRows::to_f32`] has it.
+    fn value(element: u8, scale: f32) -> f32 {
+        bf16::from_f32(e4m3_to_f32(element) * scale).to_f32()
+    }
 
     #[test]
     fn e4m3_has_its_landmarks() {

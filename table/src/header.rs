@@ -374,7 +374,7 @@ impl<'de> Deserialize<'de> for RawHeader {
 }
 
 /// A map of strings in file order, each key once.
-struct Strings(Vec<(String, String)>);
+pub(crate) struct Strings(pub(crate) Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Strings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Strings, D::Error> {

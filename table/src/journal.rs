@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, IoContext};
-use crate::format::TableInfo;
+use crate::format::{TableInfo, Zeroed};
 use crate::output::write_error;
 
 /// What the name of a journal has at its end.
@@ -24,37 +24,23 @@ pub(crate) struct Head {
     pub(crate) writer: String,
     /// One identity per table.
     pub(crate) sources: Vec<String>,
-    /// The tables as planned, counts and checksums not yet known.
-    pub(crate) tables: Vec<TableInfo>,
+    /// Bytes that a file may have.
+    pub(crate) shard_bytes: Option<u64>,
+    /// The tables of each file as planned, counts and checksums not yet known.
+    pub(crate) files: Vec<Vec<TableInfo>>,
 }
 
 /// A block that has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// Index of the segment, counted over all tables.
+    /// Index of the segment, counted over all tables and files.
     pub(crate) segment: usize,
     /// Index of the block in its segment.
     pub(crate) block: u64,
     /// Checksum of its records.
     pub(crate) checksum: u64,
     /// Rows that became zero.
-    pub(crate) counts: Counts,
-}
-
-/// Rows that became zero, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Counts {
-    pub(crate) zero: u64,
-    pub(crate) underflow: u64,
-    pub(crate) non_finite: u64,
-}
-
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.zero += other.zero;
-        self.underflow += other.underflow;
-        self.non_finite += other.non_finite;
-    }
+    pub(crate) counts: Zeroed,
 }
 
 pub(crate) struct Journal {

@@ -22,6 +22,7 @@ mod footprint;
 pub mod format;
 pub mod fp8;
 pub mod header;
+pub mod index;
 mod inspect;
 mod journal;
 mod output;
@@ -29,7 +30,10 @@ pub mod source;
 mod stream;
 mod verify;
 
-pub use compress::{CompressOptions, CompressReport, NonFinite, ScaleMode, SegmentPlan, compress, compress_file};
+pub use compress::{
+    CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, ScaleMode, SegmentPlan, compress, compress_file,
+    join, rate_segments,
+};
 pub use decompress::{DecompressOptions, RestoredDtype, decompress};
 pub use error::Error;
 pub use file::TableFile;

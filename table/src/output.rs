@@ -45,6 +45,19 @@ impl Partial {
         Ok(Partial { output: output.into(), path, file, length })
     }
 
+    /// Makes a finished output unfinished again: a run that was killed while it renamed its files goes on with it. Only
+    /// where there is no unfinished one, and `is_own` knows it.
+    pub(crate) fn take_back(output: &Path, is_own: impl Fn(&Path) -> bool) -> Result<(), Error> {
+        let path = with_suffix(output, PARTIAL_SUFFIX);
+        if path.try_exists().context("look for", &path)? || !is_own(output) {
+            return Ok(());
+        }
+        fs::rename(output, &path).context("take back", output)?;
+        let file = OpenOptions::new().write(true).open(&path).context("open", &path)?;
+        // An unfinished file starts with zeros.
+        (&file).write_all(&[0; 8]).context("write", &path)
+    }
+
     /// Where the unfinished output is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -114,7 +127,8 @@ pub(crate) fn refuse_same(input: &Path, output: &Path) -> Result<(), Error> {
     }
 }
 
-fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
+/// Refuses to overwrite what nobody asked to.
+pub(crate) fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
     if !force && output.try_exists().context("look for", output)? {
         return Err(Error::OutputExists { path: output.into() });
     }

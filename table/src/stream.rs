@@ -17,6 +17,8 @@ pub enum Stage {
     Measure,
     /// Coding rows.
     Encode,
+    /// Copying rows of parts.
+    Join,
     /// Restoring rows.
     Restore,
     /// Checking checksums and padding.

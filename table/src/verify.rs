@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::file::{TableFile, block_range};
 use crate::format::{SegmentInfo, TableInfo};
-use crate::source::{RawRows, RowSource, SourceFile};
+use crate::source::{Checkpoint, RawRows, RowSource, SourcePart};
 use crate::stream::{Block, Counter, Progress, Stage, default_block_rows, on_threads, read_ahead};
 
 /// How to verify.
@@ -153,7 +153,7 @@ impl fmt::Display for Damage {
 /// it cannot be read, [`Error::Cancelled`].
 pub fn verify(
     file: &TableFile,
-    source: Option<&SourceFile>,
+    source: Option<&Checkpoint>,
     options: &VerifyOptions,
     progress: &Progress<'_>,
 ) -> Result<VerifyReport, Error> {
@@ -177,18 +177,19 @@ pub fn verify(
     })
 }
 
-fn open_source(source: &SourceFile, table: &TableInfo) -> Result<Box<dyn RowSource>, Error> {
-    let rows = source.table(&table.source.name)?;
-    let info = rows.info();
+fn open_source(source: &Checkpoint, table: &TableInfo) -> Result<Box<dyn RowSource>, Error> {
+    let info = source.recorded(&table.source)?;
     let other = |what, got: String, expected: String| {
         (got != expected).then(|| Error::OtherSource { table: table.name.clone(), what, got, expected })
     };
     let shape = |shape: [u64; 2]| format!("{shape:?}");
+    let parts = |parts: &[SourcePart]| serde_json::to_string(parts).unwrap_or_default();
     let fault = other("type", info.dtype.name().into(), table.source.dtype.clone())
-        .or_else(|| other("shape", shape([info.rows, info.dim]), shape(table.source.shape)));
+        .or_else(|| other("shape", shape([info.rows, info.dim]), shape(table.source.shape)))
+        .or_else(|| other("tensors", parts(&info.parts), parts(&table.source.tensors())));
     match fault {
         Some(error) => Err(error),
-        None => Ok(Box::new(rows)),
+        None => Ok(Box::new(source.rows(info)?)),
     }
 }
 
@@ -231,7 +232,7 @@ fn check(file: &TableFile, table: &TableInfo, counter: &mut Counter<'_>) -> Resu
         dim: table.dim,
         rate: table.mean_rate(),
         record_bytes: table.segments.iter().all(|segment| segment.record_bytes == bytes).then_some(bytes),
-        source_bytes: table.source.bytes,
+        source_bytes: table.source_bytes(),
         table_bytes: table.record_bytes(),
         relative_mse: None,
         mean_cosine: None,
@@ -354,13 +355,13 @@ fn compare(
     let size = default_block_rows(u64::from(info.dim));
     let blocks = (0..info.rows.div_ceil(size)).map(|block| {
         let first = block * size;
-        Block { source: 0, first, rows: size.min(info.rows - first) as usize, tag: () }
+        Block { source: 0, first: info.first_row + first, rows: size.min(info.rows - first) as usize, tag: first }
     });
     let mut sums = Sums::default();
     read_ahead(&mut [source], blocks, |block, raw| {
         let parts: Vec<_> = (0..block.rows.div_ceil(PART_ROWS))
             .into_par_iter()
-            .map(|part| compare_part(&decoder, &raw, block.first, part * PART_ROWS))
+            .map(|part| compare_part(&decoder, &raw, block.tag, part * PART_ROWS))
             .collect();
         parts.iter().for_each(|part| sums.add(part));
         counter.add(&info.name, block.rows as u64)

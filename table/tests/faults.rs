@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use common::{Folder, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_core::Rate;
-use condprog_table::source::SourceFile;
+use condprog_table::source::Checkpoint;
 use condprog_table::{
     CompressOptions, DecompressOptions, Error, NonFinite, ScaleMode, SegmentPlan, TableFile, Update, VerifyOptions,
     compress_file, decompress, quiet, verify,
@@ -70,7 +70,7 @@ fn rows_that_cannot_be_coded_become_zeros_and_are_counted_if_asked() {
         let (folder, file) = run(&values, &options).unwrap();
         let expected = if scale == ScaleMode::Global { 2 } else { 3 };
         assert_eq!(file.tables()[0].non_finite_rows, expected, "{scale:?}");
-        let source = SourceFile::open(folder.path("in")).unwrap();
+        let source = Checkpoint::open(folder.path("in")).unwrap();
         let report = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
         assert!(report.is_whole());
         assert_eq!((report.tables[0].zero_rows, report.tables[0].non_finite_rows), (expected, expected));
@@ -88,7 +88,7 @@ fn zero_rows_and_rows_below_the_smallest_scale_are_counted_apart() {
     let (folder, file) = run(&values, &options(4)).unwrap();
     let table = &file.tables()[0];
     assert_eq!((table.zero_rows, table.underflow_rows, table.non_finite_rows), (2, 2, 0));
-    let source = SourceFile::open(folder.path("in")).unwrap();
+    let source = Checkpoint::open(folder.path("in")).unwrap();
     let report = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
     let found = &report.tables[0];
     assert_eq!((found.zero_rows, found.underflow_rows), (4, 2));
@@ -117,7 +117,7 @@ fn one_hot_and_heavy_tailed_rows_keep_their_direction() {
     let (input, output) = (folder.path("in"), folder.path("out"));
     f32_table(&input, "t", 64, &values);
     compress(&input, &output, &options(4)).unwrap();
-    let (file, source) = (TableFile::open(&output).unwrap(), SourceFile::open(&input).unwrap());
+    let (file, source) = (TableFile::open(&output).unwrap(), Checkpoint::open(&input).unwrap());
     let report = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
     let table = &report.tables[0];
     // A search that loses its way on an outlier has a cosine near zero.
@@ -272,7 +272,7 @@ fn verifying_against_another_source_is_refused() {
     let file = TableFile::open(&output).unwrap();
     let against = |tensors: &[common::Tensor]| {
         write(&other, tensors);
-        let source = SourceFile::open(&other).unwrap();
+        let source = Checkpoint::open(&other).unwrap();
         verify(&file, Some(&source), &VerifyOptions::default(), &quiet)
     };
     let error = against(&[("t", Dtype::F32, vec![11, 16], vec![0; 704])]).unwrap_err();
@@ -292,7 +292,7 @@ fn every_job_can_be_stopped() {
     f32_table(&input, "t", 16, &rows(10, 16, 1));
     compress(&input, &output, &options(4)).unwrap();
     let file = TableFile::open(&output).unwrap();
-    let source = SourceFile::open(&input).unwrap();
+    let source = Checkpoint::open(&input).unwrap();
     let stop = |_: &Update<'_>| ControlFlow::Break(());
     let result = decompress(&file, &restored, &DecompressOptions::default(), &stop);
     assert!(matches!(result, Err(Error::Cancelled)));

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use common::{Folder, Seeded, compress, f32_bytes, options, rows, write};
 use condprog_core::{Decoder, Missing, Output, Table};
 use condprog_cpu::CpuDecoder;
-use condprog_table::source::{RowSource, SourceFile};
+use condprog_table::source::{Checkpoint, RowSource};
 use condprog_table::{DecompressOptions, RestoredDtype, TableFile, VerifyOptions, decompress, inspect, quiet, verify};
 use safetensors::tensor::Dtype;
 
@@ -50,7 +50,7 @@ fn read_table(bytes: &[u8], folder: &Folder, restore: bool) -> bool {
         let options = DecompressOptions { dtype, force: true, ..Default::default() };
         if decompress(&file, &output, &options, &quiet).is_ok() {
             let tensors = file.tables().len();
-            assert!(SourceFile::open(&output).unwrap().header().tensors.len() >= tensors);
+            assert!(Checkpoint::open(&output).unwrap().tensors().count() >= tensors);
         }
     }
     true
@@ -60,9 +60,9 @@ fn read_table(bytes: &[u8], folder: &Folder, restore: bool) -> bool {
 fn read_source(bytes: &[u8], folder: &Folder, _: bool) -> bool {
     let path = folder.path("input");
     fs::write(&path, bytes).unwrap();
-    let Ok(file) = SourceFile::open(&path) else { return false };
+    let Ok(file) = Checkpoint::open(&path) else { return false };
     let _ = file.select(&["*".into()]);
-    for tensor in &file.header().tensors {
+    for (_, tensor) in file.tensors() {
         let Ok(mut table) = file.table(&tensor.name) else { continue };
         let rows = table.info().rows.min(3) as usize;
         let raw = table.read(0, rows).unwrap();

@@ -51,7 +51,7 @@ fn every_defect_is_refused_by_its_name() {
 /// may be those of another encoder.
 #[test]
 fn the_example_of_the_page_is_a_real_header() {
-    let page = include_str!("../FORMAT.md").split("## 5. Example").nth(1).unwrap();
+    let page = include_str!("../FORMAT.md").split("## 6. Example").nth(1).unwrap();
     let example: String = page.split("```").nth(1).unwrap().lines().map(str::trim_start).collect();
     let bytes = sound();
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;

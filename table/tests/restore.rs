@@ -9,7 +9,7 @@ use std::path::Path;
 use common::{Folder, Tensor, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_core::reference;
 use condprog_core::{Rate, Segment};
-use condprog_table::source::{RowSource, SourceDtype, SourceFile};
+use condprog_table::source::{Checkpoint, RowSource, SourceDtype};
 use condprog_table::{
     CompressOptions, DecompressOptions, Error, RestoredDtype, ScaleMode, SegmentPlan, TableFile, VerifyOptions,
     decompress, fp8, inspect, quiet, verify,
@@ -102,7 +102,7 @@ fn the_source_format_comes_back_with_its_scales() {
     assert_eq!(tensors.len(), 5);
     // Every value is the decoded one, but for its rounding to four bits of significand.
     let decoded = expected(&file.segments("fp8.weight").unwrap());
-    let mut source = SourceFile::open(folder.path("restored")).unwrap().table("fp8.weight").unwrap();
+    let mut source = Checkpoint::open(folder.path("restored")).unwrap().table("fp8.weight").unwrap();
     assert_eq!(source.info().dtype, SourceDtype::F8E4m3);
     let mut values = vec![0.0; 20 * 64];
     source.read(0, 20).unwrap().to_f32(0..20, &mut values);
@@ -191,7 +191,7 @@ fn figures_do_not_depend_on_threads_nor_files_on_them() {
         let output = folder.path(&format!("out{threads}"));
         let threads = NonZeroUsize::new(threads);
         compress(&input, &output, &CompressOptions { threads, scale: ScaleMode::Global, ..options(100) }).unwrap();
-        let (file, source) = (TableFile::open(&output).unwrap(), SourceFile::open(&input).unwrap());
+        let (file, source) = (TableFile::open(&output).unwrap(), Checkpoint::open(&input).unwrap());
         reports.push(verify(&file, Some(&source), &VerifyOptions { threads }, &quiet).unwrap());
         files.push(fs::read(&output).unwrap());
     }
@@ -209,7 +209,7 @@ fn figures_are_what_they_say() {
     f32_table(&input, "t", 16, &values);
     compress(&input, &output, &options(6)).unwrap();
     let file = TableFile::open(&output).unwrap();
-    let source = SourceFile::open(&input).unwrap();
+    let source = Checkpoint::open(&input).unwrap();
     let found = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
     let table = &found.tables[0];
 

@@ -7,16 +7,16 @@ use std::fs;
 use common::{Folder, Tensor, f32_bytes, rows, write};
 use condprog_table::Error;
 use condprog_table::fp8;
-use condprog_table::source::{RowSource, SourceDtype, SourceError, SourceFile};
+use condprog_table::source::{Checkpoint, RowSource, ScaleKind, SourceDtype, SourceError};
 use half::f16;
 use proptest::prelude::*;
 use safetensors::tensor::Dtype;
 
-fn open(tensors: &[Tensor]) -> (Folder, SourceFile) {
+fn open(tensors: &[Tensor]) -> (Folder, Checkpoint) {
     let folder = Folder::new();
     let path = folder.path("in.safetensors");
     write(&path, tensors);
-    let file = SourceFile::open(path).unwrap();
+    let file = Checkpoint::open(path).unwrap();
     (folder, file)
 }
 
@@ -27,7 +27,7 @@ fn source_error<T: std::fmt::Debug>(result: Result<T, Error>) -> SourceError {
     }
 }
 
-fn names(file: &SourceFile, patterns: &[&str]) -> Vec<String> {
+fn names(file: &Checkpoint, patterns: &[&str]) -> Vec<String> {
     let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.to_string()).collect();
     file.select(&patterns).unwrap().into_iter().map(|info| info.name).collect()
 }
@@ -56,8 +56,11 @@ fn without_patterns_every_matrix_of_a_known_format_is_a_table() {
     assert_eq!(all, ["a.weight", "b[0].weight", "c.weight", "d.weight"]);
     let info = file.info("d.weight").unwrap();
     assert_eq!((info.dtype, info.rows, info.dim), (SourceDtype::F8E4m3, 2, 64));
-    let scale = info.scale.as_ref().unwrap();
-    assert_eq!((scale.name.as_str(), scale.shape), ("d.scale", [2, 2]));
+    let scale = info.parts[0].scale.as_ref().unwrap();
+    assert_eq!(
+        (scale.name.as_str(), scale.shape.as_slice(), scale.kind()),
+        ("d.scale", &[2, 2][..], ScaleKind::Groups)
+    );
     assert_eq!((info.row_bytes(), info.bytes()), (66, 132));
 }
 
@@ -86,10 +89,10 @@ fn what_is_no_table_says_why() {
         let message = message(name);
         assert!(message.contains("in.safetensors: ") && parts.iter().all(|part| message.contains(part)), "{message}");
     };
-    has("no.weight", &["tensor \"no.weight\" is not in the file"]);
+    has("no.weight", &["tensor \"no.weight\" is not in the checkpoint"]);
     has("a.bias", &["\"a.bias\" has shape [8]", "expected two dimensions"]);
     has("cube", &["\"cube\" has shape [2, 2, 2]", "expected two dimensions"]);
-    has("ids", &["\"ids\" has type I32", "expected F32, F16, BF16 or F8_E4M3"]);
+    has("ids", &["\"ids\" has type I32", "expected F32, F16, BF16, F8_E4M3 or I8"]);
     has("d.scale", &["\"d.scale\" has type F8_E8M0"]);
     has("none", &["\"none\" has shape [0, 8]", "at least one row"]);
     has("thin", &["\"thin\" has shape [8, 0]", "at least one row of at least one value"]);
@@ -104,7 +107,11 @@ fn fp8_without_its_scales_is_refused_by_name_and_shape() {
     };
     let message = |tensors: &[Tensor]| open(tensors).1.info("x.weight").unwrap_err().to_string();
     let missing = message(std::slice::from_ref(&weight));
-    assert!(missing.contains("expected a tensor \"x.scale\" of type F8_E8M0 and shape [3, 2]"), "{missing}");
+    assert!(missing.contains("has no scales: expected a tensor \"x.scale\" or \"x.weight_scale\""), "{missing}");
+    assert!(
+        missing.contains("of type and shape F8_E8M0 and [3, 2], or F32, BF16 or F16 and [3, 1] or [1]"),
+        "{missing}"
+    );
     for wrong in [
         scale("x.scale", Dtype::F8_E8M0, vec![1]),
         scale("x.scale", Dtype::F8_E8M0, vec![2, 3]),
@@ -113,17 +120,20 @@ fn fp8_without_its_scales_is_refused_by_name_and_shape() {
     ] {
         let message = message(&[weight.clone(), wrong]);
         assert!(message.contains("scales \"x.scale\" of tensor \"x.weight\" have type"), "{message}");
-        assert!(message.contains("expected F8_E8M0 and [3, 2]"), "{message}");
+        assert!(message.contains("expected F8_E8M0 and [3, 2], or F32"), "{message}");
     }
     let odd = ("x.weight", Dtype::F8_E4M3, vec![3, 40], vec![0; 120]);
-    assert!(message(&[odd]).contains("rows of 40 values, expected a multiple of 32"));
+    assert!(
+        message(&[odd, scale("x.scale", Dtype::F8_E8M0, vec![3, 1])])
+            .contains("rows of 40 values, expected a multiple of 32")
+    );
     // Beside a tensor that is not called a weight, the scales append to its name.
     let plain = ("x", Dtype::F8_E4M3, vec![3, 64], vec![0; 192]);
     let (_folder, file) = open(&[plain, scale("x.scale", Dtype::F8_E8M0, vec![3, 2])]);
-    assert_eq!(file.info("x").unwrap().scale.unwrap().name, "x.scale");
+    assert_eq!(file.info("x").unwrap().parts[0].scale.as_ref().unwrap().name, "x.scale");
 }
 
-fn values(file: &SourceFile, name: &str, first: u64, rows: usize) -> Vec<f32> {
+fn values(file: &Checkpoint, name: &str, first: u64, rows: usize) -> Vec<f32> {
     let mut source = file.table(name).unwrap();
     let raw = source.read(first, rows).unwrap();
     assert_eq!(raw.rows(), rows);

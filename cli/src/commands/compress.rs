@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use condprog_core::Layout;
 use condprog_table::format::TableInfo;
-use condprog_table::source::{RowSource, SourceFile, SourceInfo};
+use condprog_table::source::{Checkpoint, RowSource, SourceInfo};
 use condprog_table::{CompressOptions, Error as TableError, compress};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::ui::{self, Ui};
 /// Compresses what can be compressed, and reports what cannot at the end.
 pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let start = Instant::now();
-    let file = SourceFile::open(&arguments.input)?;
+    let file = Checkpoint::open(&arguments.input)?;
     let (tables, mut left_out) = select(&file, arguments)?;
     if tables.is_empty() {
         if left_out.len() == 1 {
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
 }
 
 /// The tables that were asked for and can be compressed, and why the others cannot.
-fn select(file: &SourceFile, arguments: &Compress) -> Result<(Vec<SourceInfo>, Vec<Error>), Error> {
+fn select(file: &Checkpoint, arguments: &Compress) -> Result<(Vec<SourceInfo>, Vec<Error>), Error> {
     let mut found: Vec<SourceInfo> = Vec::new();
     let mut left_out: Vec<Error> = Vec::new();
     if arguments.tensors.is_empty() {
@@ -110,7 +110,7 @@ fn object(table: &TableInfo) -> Value {
         "rate": table.mean_rate(),
         "record_bytes": table.segments[0].record_bytes,
         "source_dtype": table.source.dtype,
-        "source_bytes": table.source.bytes,
+        "source_bytes": table.source_bytes(),
         "table_bytes": table.record_bytes(),
         "scale_rule": table.scale_rule,
         "effort": table.effort,
@@ -121,7 +121,7 @@ fn object(table: &TableInfo) -> Value {
 }
 
 fn line(table: &TableInfo) -> String {
-    let (source, records) = (table.source.bytes, table.record_bytes());
+    let (source, records) = (table.source_bytes(), table.record_bytes());
     let mut text = format!(
         "{}: {} of {} {} values, {} to {} bytes per row, {} to {} ({}x)\n",
         table.name,

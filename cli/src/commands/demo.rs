@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use condprog_core::encoder::{ScaleRule, Search};
 use condprog_core::{Decoder, Dtype, Layout, Missing, Output, Rate, ReferenceDecoder, Table};
 use condprog_cpu::{Encoder, Level};
-use condprog_table::source::{RowSource, SourceFile};
+use condprog_table::source::{Checkpoint, RowSource};
 use condprog_table::{CompressOptions, ScaleMode, TableFile, VerifyOptions, VerifyTable, compress_file, verify};
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
     compress_file(&input, &[], &output, &options, &|update| progress.step(update))?;
     let seconds = start.elapsed().as_secs_f64();
 
-    let (source, file) = (SourceFile::open(&input)?, TableFile::open(&output)?);
+    let (source, file) = (Checkpoint::open(&input)?, TableFile::open(&output)?);
     let report = verify(&file, Some(&source), &VerifyOptions::default(), &|update| progress.step(update))?;
     let [verified] = report.tables.as_slice() else { unreachable!("the demo has one table") };
     let segments = file.segments(&verified.name)?;

@@ -1,7 +1,7 @@
 //! `condprog verify`
 
 use condprog_cpu::Access;
-use condprog_table::source::SourceFile;
+use condprog_table::source::Checkpoint;
 use condprog_table::{TableFile, VerifyOptions, VerifyTable, verify};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
     let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
-    let source = arguments.against.as_ref().map(SourceFile::open).transpose()?;
+    let source = arguments.against.as_ref().map(Checkpoint::open).transpose()?;
     let options = VerifyOptions { threads: arguments.threads.count };
     let progress = ui.progress();
     let report = verify(&file, source.as_ref(), &options, &|update| progress.step(update))?;

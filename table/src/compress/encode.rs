@@ -8,13 +8,13 @@ use condprog_core::{Layout, Scale};
 use condprog_cpu::Encoder;
 use rayon::prelude::*;
 
+use super::files::Files;
 use super::plan::Plan;
 use super::{CompressOptions, Done, NonFinite, ScaleMode};
 use crate::checksum;
 use crate::error::Error;
-use crate::format::SegmentInfo;
-use crate::journal::{Counts, Entry, Journal};
-use crate::output::Partial;
+use crate::format::{SegmentInfo, Zeroed};
+use crate::journal::{Entry, Journal};
 use crate::source::{RawRows, RowSource};
 use crate::stream::{Block, Counter, read_ahead};
 
@@ -23,13 +23,13 @@ struct Coded {
     segment: usize,
     block: u64,
     records: Vec<u8>,
-    counts: Counts,
+    counts: Zeroed,
 }
 
 /// What coded blocks are written to.
 pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) partial: &'a mut Partial,
+    pub(super) files: &'a mut Files,
     pub(super) journal: &'a mut Journal,
     pub(super) done: &'a mut Done,
 }
@@ -39,7 +39,7 @@ impl Writer<'_> {
         for Coded { segment, block, records, counts } in blocks {
             let planned = &self.plan.segments[segment];
             let start = self.plan.block(segment, block).start * planned.layout.record_bytes() as u64;
-            self.partial.write_at(planned.records + start, &records)?;
+            self.files.write_at(planned.file, planned.records + start, &records)?;
             let entry = Entry { segment, block, checksum: checksum::of(&records), counts };
             self.journal.add(&entry)?;
             self.done.insert((segment, block), entry);
@@ -62,8 +62,8 @@ pub(super) fn encode(
         for block in (0..info.blocks()).filter(|&block| !writer.done.contains_key(&(index, block))) {
             let rows = plan.block(index, block);
             blocks.push(Block {
-                source: segment.table,
-                first: info.first_row + rows.start,
+                source: segment.source,
+                first: segment.rows.start + rows.start,
                 rows: (rows.end - rows.start) as usize,
                 tag: (index, block),
             });
@@ -114,7 +114,7 @@ fn code_blocks(
         let table = &plan.info(planned).0.name;
         let (dim, stride) = (raw.dim, encoder.layout().record_bytes());
         let mut records = vec![0; raw.rows() * stride];
-        let mut counts = Counts::default();
+        let mut counts = Zeroed::default();
         let mut told = 0;
         // Large enough for every thread to have several runs of rows, small enough to tell progress often.
         let chunk = encoder.block_rows() * rayon::current_num_threads() * 8;

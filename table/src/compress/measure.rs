@@ -5,20 +5,22 @@ use condprog_core::scale::Nearest;
 use condprog_core::{Rate, Scale};
 use rayon::prelude::*;
 
+use super::plan::Plan;
 use super::{CompressOptions, NonFinite};
 use crate::error::Error;
-use crate::format::TableInfo;
-use crate::source::{RawRows, RowSource};
+use crate::source::{RawRows, RowSource, SourceInfo};
 use crate::stream::{Block, Counter, Progress, Stage, default_block_rows, read_ahead};
 
 /// Sets the global scales of all segments: the root mean square of a table, so that its values have the deviation that
 /// the search expects. Rows are summed in order, so that the scale does not depend on threads.
 pub(super) fn measure(
     sources: &mut [Box<dyn RowSource>],
-    tables: &mut [TableInfo],
+    plan: &mut Plan,
     options: &CompressOptions,
     progress: &Progress<'_>,
 ) -> Result<(), Error> {
+    // The whole tables, even for a part of them: all parts have the same scale.
+    let tables: Vec<_> = sources.iter().map(|source| source.info().clone()).collect();
     let mut counter = Counter::new(Stage::Measure, progress, 0, tables.iter().map(|table| table.rows).sum());
     // Of each table, the energy and the rows that have one.
     let mut sums = vec![(0.0, 0u64); tables.len()];
@@ -39,13 +41,12 @@ pub(super) fn measure(
         }
         counter.add(&table.name, block.rows as u64)
     })?;
-    for (table, (energy, rows)) in tables.iter_mut().zip(sums) {
-        let values = (rows * u64::from(table.dim)) as f64;
-        let rms = if rows == 0 { 0.0 } else { (energy / values).sqrt() };
-        for segment in &mut table.segments {
-            let rate = Rate::from_quarters(segment.rate_quarters).expect("planned from a rate");
-            segment.global_scale = Some(global_scale(&table.name, rms, rate)?.to_bits());
-        }
+    for segment in 0..plan.segments.len() {
+        let source = plan.segments[segment].source;
+        let (table, (energy, rows)) = (&tables[source], sums[source]);
+        let rms = if rows == 0 { 0.0 } else { (energy / (rows * table.dim) as f64).sqrt() };
+        let scale = global_scale(&table.name, rms, plan.segments[segment].layout.rate())?;
+        plan.segment_mut(segment).global_scale = Some(scale.to_bits());
     }
     Ok(())
 }
@@ -64,8 +65,8 @@ fn energies(raw: &RawRows) -> Vec<Result<f64, EncodeError>> {
 }
 
 /// Blocks of a table as the source is read when no records are written.
-fn source_blocks(source: usize, table: &TableInfo) -> impl Iterator<Item = Block<()>> + use<> {
-    let (rows, size) = (table.rows, default_block_rows(u64::from(table.dim)));
+fn source_blocks(source: usize, table: &SourceInfo) -> impl Iterator<Item = Block<()>> + use<> {
+    let (rows, size) = (table.rows, default_block_rows(table.dim));
     (0..rows.div_ceil(size)).map(move |block| {
         let first = block * size;
         Block { source, first, rows: size.min(rows - first) as usize, tag: () }

@@ -1,25 +1,30 @@
 //! Source tables to a table file.
 
 mod encode;
+mod files;
+mod join;
 mod measure;
 mod plan;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use condprog_core::Rate;
 use condprog_cpu::Level;
 
 use self::encode::{Writer, encode};
+use self::files::{Files, Finished};
+pub use self::join::{JoinOptions, join};
 use self::measure::measure;
-use self::plan::{Plan, difference};
+use self::plan::{Plan, Whole, difference};
 use crate::checksum;
 use crate::error::Error;
-use crate::format::{self, TableInfo};
-use crate::journal::{Counts, Entry, Head, JOURNAL_SUFFIX, Journal};
-use crate::output::{Partial, refuse_same, with_suffix};
-use crate::source::{RowSource, SourceFile};
+use crate::format::TableInfo;
+use crate::journal::{Entry, Head, JOURNAL_SUFFIX, Journal};
+use crate::output::{refuse_same, with_suffix};
+use crate::source::{Checkpoint, RowSource};
 use crate::stream::{Counter, Progress, Stage, on_threads};
 
 /// How scales are chosen; see [`condprog_core::encoder::ScaleRule`].
@@ -73,6 +78,47 @@ pub struct SegmentPlan {
     pub rate: Rate,
 }
 
+/// Segments of a table of `rows` rows: `rate`, and in some ranges of rows another, in any order.
+///
+/// # Errors
+/// [`Error::RateRows`] when a range is empty, ends beyond the table or overlaps another.
+pub fn rate_segments(
+    table: &str,
+    rows: u64,
+    rate: Rate,
+    ranges: &[(Range<u64>, Rate)],
+) -> Result<Vec<SegmentPlan>, Error> {
+    let mut sorted: Vec<_> = ranges.iter().collect();
+    sorted.sort_by_key(|(range, _)| range.start);
+    let mut segments = Vec::new();
+    let mut next = 0;
+    for (range, own) in sorted {
+        if range.start < next || range.start >= range.end || range.end > rows {
+            return Err(Error::RateRows { table: table.into(), range: range.clone(), rows });
+        }
+        segments.push(SegmentPlan { rows: range.start - next, rate });
+        segments.push(SegmentPlan { rows: range.end - range.start, rate: *own });
+        next = range.end;
+    }
+    segments.push(SegmentPlan { rows: rows - next, rate });
+    segments.retain(|segment| segment.rows > 0);
+    Ok(segments)
+}
+
+/// The rows that one machine codes of what many do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PartOf {
+    /// These rows, of the only table.
+    Rows(Range<u64>),
+    /// The share `index` of `of` shares of the rows of all tables, as equal as whole blocks allow.
+    Share {
+        /// 0 to `of - 1`.
+        index: u64,
+        /// How many there are.
+        of: u64,
+    },
+}
+
 /// How to compress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressOptions {
@@ -91,6 +137,11 @@ pub struct CompressOptions {
     /// Rows per block: what is checked, and resumed, as one. `None` for a number that follows from the width. Part of
     /// the file.
     pub block_rows: Option<u32>,
+    /// Bytes of records and checksums that a file may have: `OUT.safetensors` is then cut into
+    /// `OUT-00001-of-0000N.safetensors` and so on, with an index `OUT.safetensors.index.json`. `None` for one file.
+    pub shard_bytes: Option<u64>,
+    /// Code some of the rows only, into one file, which [`join`] puts together with the others.
+    pub part: Option<PartOf>,
     /// Overwrite the output, and start over where an unfinished one does not fit.
     pub force: bool,
 }
@@ -105,6 +156,8 @@ impl Default for CompressOptions {
             non_finite: NonFinite::default(),
             threads: None,
             block_rows: None,
+            shard_bytes: None,
+            part: None,
             force: false,
         }
     }
@@ -113,15 +166,19 @@ impl Default for CompressOptions {
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressReport {
-    /// The tables, as their file has them.
+    /// The tables, over all files.
     pub tables: Vec<TableInfo>,
-    /// Bytes of the file.
+    /// The files, in row order.
+    pub files: Vec<PathBuf>,
+    /// The index, of an output that is cut into files.
+    pub index: Option<PathBuf>,
+    /// Bytes of all files.
     pub file_bytes: u64,
     /// Rows that an earlier run had done.
     pub resumed_rows: u64,
 }
 
-/// Compresses tables of a safetensors file, selected by patterns as [`SourceFile::select`] takes them.
+/// Compresses tables of a checkpoint, selected by patterns as [`Checkpoint::select`] takes them.
 ///
 /// # Errors
 /// As [`compress`], and [`Error::Header`] or [`Error::Source`] when the input does not hold what is asked for.
@@ -132,20 +189,20 @@ pub fn compress_file(
     options: &CompressOptions,
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
-    let file = SourceFile::open(input)?;
+    let checkpoint = Checkpoint::open(input)?;
     let mut sources: Vec<Box<dyn RowSource>> = Vec::new();
-    for info in file.select(patterns)? {
-        sources.push(Box::new(file.table(&info.name)?));
+    for info in checkpoint.select(patterns)? {
+        sources.push(Box::new(checkpoint.rows(info)?));
     }
     compress(&mut sources, output, options, progress)
 }
 
-/// Compresses tables into one file.
+/// Compresses tables into one file, or into several with an index.
 ///
-/// The output is written as `OUTPUT.condprog-partial`, with a journal `OUTPUT.condprog-journal` beside it, and gets
-/// its name when it is whole and on the disk. A run that ended early, for whatever reason, leaves these two; the same
-/// call goes on where it was, and gives the same bytes as a run that was never stopped. With other parameters it
-/// refuses, unless `force` is set: then it starts over. `threads` and `non_finite` may change between runs: blocks in
+/// A file is written as `FILE.condprog-partial`, with a journal `OUTPUT.condprog-journal` beside it, and gets its name
+/// when all are whole and on the disk; the index comes last. A run that ended early, for whatever reason, leaves these;
+/// the same call goes on where it was, and gives the same bytes as a run that was never stopped. With other parameters
+/// it refuses, unless `force` is set: then it starts over. `threads` and `non_finite` may change between runs: blocks in
 /// which an earlier run zeroed rows are done again under [`NonFinite::Error`].
 ///
 /// Memory: a few blocks of rows and what an [`Encoder`](condprog_cpu::Encoder) takes per thread, whatever the size of
@@ -165,9 +222,13 @@ pub fn compress(
     if sources.is_empty() {
         return Err(Error::NothingToDo);
     }
-    sources.iter().flat_map(|source| source.files()).try_for_each(|input| refuse_same(input, output))?;
     on_threads(options.threads, || {
-        let plan = Plan::new(sources, output, options)?;
+        let infos: Vec<_> = sources.iter().map(|source| source.info().clone()).collect();
+        let identities = sources.iter().map(|source| source.identity().into()).collect();
+        let plan = Plan::new(Whole::new(&infos, options)?, identities, output, options.part.as_ref())?;
+        for input in sources.iter().flat_map(|source| source.files()) {
+            plan.outputs().try_for_each(|output| refuse_same(input, output))?;
+        }
         run(sources, output, options, plan, progress)
     })
 }
@@ -182,19 +243,21 @@ fn run(
     mut plan: Plan,
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
-    let mut partial = Partial::open(output, options.force)?;
     let journal_path = with_suffix(output, JOURNAL_SUFFIX);
-    let earlier = Journal::read(&journal_path)?.filter(|_| partial.length() > 0);
-    let (fresh, mut journal, mut done) = match resume(earlier, &mut plan, &mut partial, options)? {
-        Some(done) => (false, Journal::go_on(journal_path, plan.file_bytes)?, done),
+    let earlier = Journal::read(&journal_path)?;
+    let is_same = earlier.as_ref().is_some_and(|(head, _)| difference(head, &plan.head).is_none());
+    let mut files = Files::open(&plan, options.force, is_same)?;
+    let earlier = earlier.filter(|_| files.are_begun());
+    let (fresh, mut journal, mut done) = match resume(earlier, &mut plan, &mut files, options)? {
+        Some(done) => (false, Journal::go_on(journal_path, plan.file_bytes())?, done),
         None => {
             let global = options.scale == ScaleMode::Global;
-            let measured = if global { measure(sources, &mut plan.head.tables, options, progress) } else { Ok(()) };
-            if let Err(error) = measured.and_then(|()| partial.restart(plan.file_bytes)) {
-                partial.discard();
+            let measured = if global { measure(sources, &mut plan, options, progress) } else { Ok(()) };
+            if let Err(error) = measured.and_then(|()| files.restart(&plan)) {
+                files.discard();
                 return Err(error);
             }
-            (true, Journal::start(journal_path, &plan.head, plan.file_bytes)?, Done::new())
+            (true, Journal::start(journal_path, &plan.head, plan.file_bytes())?, Done::new())
         }
     };
     let rows = |&(segment, block): &(usize, u64)| {
@@ -202,29 +265,31 @@ fn run(
         rows.end - rows.start
     };
     let resumed_rows = done.keys().map(rows).sum();
-    let total = plan.head.tables.iter().map(|table| table.rows).sum();
-    let mut counter = Counter::new(Stage::Encode, progress, resumed_rows, total);
-    let writer = Writer { plan: &plan, partial: &mut partial, journal: &mut journal, done: &mut done };
+    let mut counter = Counter::new(Stage::Encode, progress, resumed_rows, plan.rows());
+    let writer = Writer { plan: &plan, files: &mut files, journal: &mut journal, done: &mut done };
     if let Err(error) = encode(sources, options, writer, &mut counter) {
         // Nothing is lost by leaving nothing behind.
         if fresh && done.is_empty() {
-            partial.discard();
+            files.discard();
             journal.remove()?;
         }
         return Err(error);
     }
-    let tables = finish(plan, &done, &mut partial)?;
-    let file_bytes = partial.length();
-    partial.finish(options.force)?;
+    let mut finished = vec![Finished::default(); plan.segments.len()];
+    for ((segment, _), entry) in done {
+        finished[segment].checksums.push(entry.checksum);
+        finished[segment].zeroed += entry.counts;
+    }
+    let report = files.finish(plan, &finished, options.force)?;
     journal.remove()?;
-    Ok(CompressReport { tables, file_bytes, resumed_rows })
+    Ok(CompressReport { resumed_rows, ..report })
 }
 
 /// What an earlier run has done, if there was one. Its global scales are taken over: they follow from the same source.
 fn resume(
     earlier: Option<(Head, Vec<Entry>)>,
     plan: &mut Plan,
-    partial: &mut Partial,
+    files: &mut Files,
     options: &CompressOptions,
 ) -> Result<Option<Done>, Error> {
     let Some((head, entries)) = earlier else { return Ok(None) };
@@ -232,13 +297,14 @@ fn resume(
         if options.force {
             return Ok(None);
         }
-        return Err(Error::OtherRun { path: partial.path().into(), what, got, expected });
+        return Err(Error::OtherRun { path: files.path().into(), what, got, expected });
     }
-    if partial.length() != plan.file_bytes {
+    if !files.have_length(plan) {
         return Ok(None);
     }
-    let measured = head.tables.iter().flat_map(|table| &table.segments);
-    for (segment, measured) in plan.head.tables.iter_mut().flat_map(|table| &mut table.segments).zip(measured) {
+    let measured = head.files.iter().flatten().flat_map(|table| &table.segments);
+    let segments = plan.head.files.iter_mut().flatten().flat_map(|table| &mut table.segments);
+    for (segment, measured) in segments.zip(measured) {
         segment.global_scale = measured.global_scale;
     }
     let mut done = Done::new();
@@ -251,33 +317,10 @@ fn resume(
         }
         let rows = plan.block(entry.segment, entry.block);
         let mut records = vec![0; ((rows.end - rows.start) * info.record_bytes) as usize];
-        partial.read_at(segment.records + rows.start * info.record_bytes, &mut records)?;
+        files.read_at(segment.file, segment.records + rows.start * info.record_bytes, &mut records)?;
         if checksum::of(&records) == entry.checksum {
             done.insert((entry.segment, entry.block), entry);
         }
     }
     Ok(Some(done))
-}
-
-/// Writes checksums and header; gives the tables as they are now known.
-fn finish(plan: Plan, done: &Done, partial: &mut Partial) -> Result<Vec<TableInfo>, Error> {
-    let mut tables = plan.head.tables;
-    let mut counts = vec![Counts::default(); tables.len()];
-    for (index, segment) in plan.segments.iter().enumerate() {
-        let mut checksums = Vec::new();
-        for (_, entry) in done.range((index, 0)..(index + 1, 0)) {
-            checksums.extend(entry.checksum.to_le_bytes());
-            counts[segment.table] += entry.counts;
-        }
-        partial.write_at(segment.checksums, &checksums)?;
-        tables[segment.table].segments[segment.index].checksums.xxh3_64 = checksum::hex(checksum::of(&checksums));
-    }
-    for (table, counts) in tables.iter_mut().zip(counts) {
-        (table.zero_rows, table.underflow_rows, table.non_finite_rows) =
-            (counts.zero, counts.underflow, counts.non_finite);
-    }
-    let header =
-        format::header_bytes(&tables, plan.header_bytes).map_err(|source| Error::header(partial.path(), source))?;
-    partial.write_at(0, &header)?;
-    Ok(tables)
 }

@@ -1,0 +1,249 @@
+//! Parts of tables, coded by many, to the whole.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use condprog_cpu::Access;
+
+use super::CompressReport;
+use super::files::{Files, Finished};
+use super::plan::{Plan, Whole, WholeTable};
+use crate::checksum;
+use crate::error::Error;
+use crate::file::{TableFile, block_range};
+use crate::format::KEY_PART;
+use crate::output::refuse_same;
+use crate::stream::{Counter, Progress, Stage};
+
+/// How to join.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JoinOptions {
+    /// Overwrite the output.
+    pub force: bool,
+}
+
+/// Puts together parts that [`compress()`](super::compress()) has coded with [`PartOf`](super::PartOf), in any order.
+/// They must agree in all that the whole depends on and have every row once. The output is byte for byte what one run
+/// would have written.
+///
+/// Every block of the parts is checked before it is copied. A run that fails leaves nothing; the parts stay.
+///
+/// # Errors
+/// [`Error::NoPart`], [`Error::PartsDiffer`], [`Error::PartMissing`] or [`Error::PartTwice`] when the parts are not those
+/// of one whole, before anything is written; [`Error::Damaged`] when a block is; others as of
+/// [`compress()`](super::compress()).
+pub fn join(
+    parts: &[PathBuf],
+    output: impl AsRef<Path>,
+    options: &JoinOptions,
+    progress: &Progress<'_>,
+) -> Result<CompressReport, Error> {
+    let output = output.as_ref();
+    let parts = parts.iter().map(|path| Part::open(path)).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = parts.first() else { return Err(Error::NothingToDo) };
+    parts[1..].iter().try_for_each(|part| agree(first, part))?;
+    let whole = first.whole.clone();
+    let pieces =
+        (0..whole.tables.len()).map(|table| cover(&parts, &whole.tables[table])).collect::<Result<Vec<_>, _>>()?;
+    let mut plan = Plan::new(whole, Vec::new(), output, None)?;
+    for part in &parts {
+        plan.outputs().try_for_each(|output| refuse_same(part.file.path(), output))?;
+    }
+    let mut files = Files::open(&plan, options.force, false)?;
+    let mut counter = Counter::new(Stage::Join, progress, 0, plan.rows());
+    match copy(&parts, &pieces, &mut plan, &mut files, &mut counter) {
+        Ok(finished) => files.finish(plan, &finished, options.force),
+        Err(error) => {
+            files.discard();
+            Err(error)
+        }
+    }
+}
+
+/// A part, and the whole it is of.
+struct Part {
+    file: TableFile,
+    whole: Whole,
+}
+
+impl Part {
+    fn open(path: &Path) -> Result<Part, Error> {
+        let file = TableFile::open_for(path, Access::Sequential)?;
+        let text = file.metadata(KEY_PART).ok_or_else(|| Error::NoPart { path: path.into() })?;
+        let bad = |what: String| Error::BadPart { path: path.into(), what };
+        let whole: Whole = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
+        for table in &whole.tables {
+            let rows = table.runs.iter().try_fold(0u64, |sum, run| sum.checked_add(run.rows));
+            let expected = table.source.shape[0];
+            if rows != Some(expected) || table.runs.iter().any(|run| run.rows == 0) || expected > i64::MAX as u64 {
+                return Err(bad(format!("the runs of table {:?} do not have its {expected} rows", table.name)));
+            }
+            if table.block_rows == 0 || table.block_rows > 1 << 28 {
+                return Err(bad(format!("blocks of table {:?} have {} rows", table.name, table.block_rows)));
+            }
+        }
+        for table in file.tables() {
+            let known = whole.tables.iter().find(|whole| whole.name == table.name);
+            let fits = known.is_some_and(|whole| {
+                whole.source == table.source && whole.source.shape == [table.table_rows, u64::from(table.dim)]
+            });
+            if !fits || table.segments.iter().any(|segment| segment.zeroed.is_none()) {
+                return Err(bad(format!("table {:?} is not one of its whole", table.name)));
+            }
+        }
+        Ok(Part { file, whole })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.file.path().into()
+    }
+}
+
+/// Whether two parts are of one whole.
+fn agree(first: &Part, part: &Part) -> Result<(), Error> {
+    let differ = |what: String, got: String, expected: String| {
+        let same = got == expected;
+        let error = || Error::PartsDiffer { path: part.path(), first: first.path(), what, got, expected };
+        if same { Ok(()) } else { Err(error()) }
+    };
+    let (a, b) = (&first.whole, &part.whole);
+    let names = |whole: &Whole| format!("{:?}", whole.tables.iter().map(|table| &table.name).collect::<Vec<_>>());
+    let size = |whole: &Whole| whole.shard_bytes.map_or("not limited".into(), |bytes| format!("{bytes} bytes"));
+    differ("the version of condprog".into(), b.writer.clone(), a.writer.clone())?;
+    differ("the list of tables".into(), names(b), names(a))?;
+    differ("the size of files".into(), size(b), size(a))?;
+    type Aspect<'a> = (&'static str, &'a dyn Fn(&WholeTable) -> String);
+    let aspects: [Aspect<'_>; 5] = [
+        ("source", &|table| serde_json::to_string(&table.source).unwrap_or_default()),
+        ("scale rule", &|table| table.scale_rule.clone()),
+        ("effort", &|table| table.effort.to_string()),
+        ("rows per block", &|table| table.block_rows.to_string()),
+        ("rates", &|table| serde_json::to_string(&table.runs).unwrap_or_default()),
+    ];
+    for (a, b) in a.tables.iter().zip(&b.tables) {
+        for (what, of) in aspects {
+            differ(format!("the {what} of table {:?}", a.name), of(b), of(a))?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows of a table that a part has in a segment.
+struct Piece {
+    /// Index of the part.
+    part: usize,
+    /// Index of the table in the part.
+    table: usize,
+    /// Index of the segment in the table.
+    segment: usize,
+    /// The rows, counted over the logical table.
+    rows: Range<u64>,
+}
+
+/// The pieces of a table in row order: they have every row once.
+fn cover(parts: &[Part], table: &WholeTable) -> Result<Vec<Piece>, Error> {
+    let mut pieces = Vec::new();
+    for (part, file) in parts.iter().enumerate() {
+        for (index, info) in file.file.tables().iter().enumerate().filter(|(_, info)| info.name == table.name) {
+            for (segment, about) in info.segments.iter().enumerate() {
+                let start = info.first_row + about.first_row;
+                pieces.push(Piece { part, table: index, segment, rows: start..start + about.rows });
+            }
+        }
+    }
+    pieces.sort_by_key(|piece| (piece.rows.start, piece.rows.end));
+    let name = || table.name.clone();
+    let mut next = 0;
+    for (index, piece) in pieces.iter().enumerate() {
+        if piece.rows.start > next {
+            return Err(Error::PartMissing { table: name(), rows: next..piece.rows.start });
+        }
+        if piece.rows.start < next {
+            let other = &pieces[index - 1];
+            let rows = piece.rows.start..piece.rows.end.min(other.rows.end);
+            let paths = Box::new([parts[other.part].path(), parts[piece.part].path()]);
+            return Err(Error::PartTwice { table: name(), rows, paths });
+        }
+        next = piece.rows.end;
+    }
+    let rows = table.source.shape[0];
+    if next != rows {
+        return Err(Error::PartMissing { table: name(), rows: next..rows });
+    }
+    Ok(pieces)
+}
+
+/// Copies all rows, and gives checksums and counts of the segments of the whole.
+fn copy(
+    parts: &[Part],
+    pieces: &[Vec<Piece>],
+    plan: &mut Plan,
+    files: &mut Files,
+    counter: &mut Counter<'_>,
+) -> Result<Vec<Finished>, Error> {
+    files.restart(plan)?;
+    let mut finished = vec![Finished::default(); plan.segments.len()];
+    // Of each piece, the blocks that are known to be whole.
+    let mut checked: Vec<Vec<u64>> = pieces.iter().map(|pieces| vec![0; pieces.len()]).collect();
+    for index in 0..plan.segments.len() {
+        let (source, whole) = (plan.segments[index].source, plan.segments[index].rows.clone());
+        let pieces = &pieces[source];
+        let within = pieces.partition_point(|piece| piece.rows.end <= whole.start)
+            ..pieces.partition_point(|piece| piece.rows.start < whole.end);
+        let mut scale = None;
+        for piece in &pieces[within.clone()] {
+            let part = &parts[piece.part];
+            let info = &part.file.tables()[piece.table].segments[piece.segment];
+            // Parts are cut wherever the whole is.
+            let fits = piece.rows.start >= whole.start && piece.rows.end <= whole.end;
+            if !fits || info.rate_quarters != plan.segments[index].layout.rate().quarters() {
+                let what = format!("segment {:?} is not one of its whole", info.tensor);
+                return Err(Error::BadPart { path: part.path(), what });
+            }
+            if *scale.get_or_insert(info.global_scale) != info.global_scale {
+                let text = |scale: Option<u16>| scale.map_or("none".into(), |bits| format!("{bits:#06x}"));
+                return Err(Error::PartsDiffer {
+                    path: part.path(),
+                    first: parts[pieces[within.start].part].path(),
+                    what: format!("the global scale of table {:?}", plan.whole.tables[source].name),
+                    got: text(info.global_scale),
+                    expected: text(scale.flatten()),
+                });
+            }
+            finished[index].zeroed += info.zeroed.unwrap_or_default();
+        }
+        plan.segment_mut(index).global_scale = scale.flatten();
+        let bytes = plan.segments[index].layout.record_bytes() as u64;
+        let blocks = plan.info(&plan.segments[index]).1.blocks();
+        for block in 0..blocks {
+            let own = plan.block(index, block);
+            let rows = whole.start + own.start..whole.start + own.end;
+            let mut records = Vec::with_capacity(((rows.end - rows.start) * bytes) as usize);
+            let from = within.start + pieces[within.clone()].partition_point(|piece| piece.rows.end <= rows.start);
+            for (place, piece) in pieces.iter().enumerate().skip(from).take_while(|(_, p)| p.rows.start < rows.end) {
+                let part = rows.start.max(piece.rows.start) - piece.rows.start
+                    ..rows.end.min(piece.rows.end) - piece.rows.start;
+                let file = &parts[piece.part].file;
+                check(file, piece, part.end, &mut checked[source][place])?;
+                let all = file.records(piece.table, piece.segment);
+                records.extend_from_slice(&all[(part.start * bytes) as usize..(part.end * bytes) as usize]);
+            }
+            finished[index].checksums.push(checksum::of(&records));
+            let segment = &plan.segments[index];
+            files.write_at(segment.file, segment.records + own.start * bytes, &records)?;
+            counter.add(&plan.whole.tables[source].name, rows.end - rows.start)?;
+        }
+    }
+    Ok(finished)
+}
+
+/// Checks the blocks of a piece up to a row, once each.
+fn check(file: &TableFile, piece: &Piece, end: u64, checked: &mut u64) -> Result<(), Error> {
+    let table = &file.tables()[piece.table];
+    let segment = &table.segments[piece.segment];
+    while *checked < segment.blocks() && block_range(segment, *checked).start < end {
+        file.check_block(&table.name, piece.segment, *checked)?;
+        *checked += 1;
+    }
+    Ok(())
+}

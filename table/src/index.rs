@@ -1,0 +1,212 @@
+//! The index of a checkpoint or a table that is cut into files, as Hugging Face checkpoints have it: a JSON object with
+//! `weight_map`, which says in which file a tensor is, and `metadata`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::{Error, IoContext};
+use crate::header::Strings;
+
+/// What the name of an index has at its end.
+pub const INDEX_SUFFIX: &str = ".safetensors.index.json";
+/// The index of a checkpoint.
+pub const CHECKPOINT_INDEX: &str = "model.safetensors.index.json";
+/// Largest index that is read: a hundred times what the largest checkpoints have.
+const MAX_INDEX_BYTES: u64 = 1 << 30;
+
+/// Which tensor is in which file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index {
+    /// About the whole; `total_size` are bytes of all tensors.
+    pub metadata: Map<String, Value>,
+    /// Names of files, by name of tensor.
+    pub weight_map: BTreeMap<String, String>,
+}
+
+/// An index that is not right, or does not fit the files.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// Not the JSON of an index.
+    #[error("index is malformed: {0}")]
+    Json(#[source] serde_json::Error),
+    /// Too long to be an index.
+    #[error("index is {got} bytes, expected at most {MAX_INDEX_BYTES}")]
+    TooLarge {
+        /// Got.
+        got: u64,
+    },
+    /// No tensor at all.
+    #[error("index lists no tensor, expected at least one")]
+    Empty,
+    /// A file that is not beside the index.
+    #[error("index has tensor {tensor:?} in file {file:?}, expected the name of a file beside the index")]
+    FileName {
+        /// Name of the tensor.
+        tensor: String,
+        /// Got.
+        file: String,
+    },
+    /// A file does not have a tensor that the index has in it.
+    #[error("index has tensor {tensor:?} in file {file:?}, which does not have it")]
+    MissingTensor {
+        /// Name of the tensor.
+        tensor: String,
+        /// The file.
+        file: String,
+    },
+    /// A file is not there.
+    #[error("index names file {file:?}, which is not there: a shard is missing")]
+    MissingFile {
+        /// The file.
+        file: String,
+    },
+    /// Two files have a tensor of one name.
+    #[error("tensor {tensor:?} is in {} and in {}, expected one of them", .files[0].display(), .files[1].display())]
+    TwoFiles {
+        /// Name of the tensor.
+        tensor: String,
+        /// The files.
+        files: Box<[PathBuf; 2]>,
+    },
+    /// None of the files has tables.
+    #[error("index names no table file: nothing here is compressed")]
+    NoTables,
+    /// A folder without an index and without the one file it could have.
+    #[error("folder has {got} safetensors files and no index, expected {CHECKPOINT_INDEX:?} or a single file")]
+    NoIndex {
+        /// Safetensors files.
+        got: usize,
+    },
+    /// A folder with two indexes.
+    #[error("folder has indexes {:?} and {:?}, expected one, or {CHECKPOINT_INDEX:?}", .names[0], .names[1])]
+    TwoIndexes {
+        /// Their names.
+        names: [String; 2],
+    },
+}
+
+impl IndexError {
+    /// A short name that stays, as of [`Error::code`].
+    pub fn code(&self) -> &'static str {
+        match self {
+            IndexError::Json(_) => "index-json",
+            IndexError::TooLarge { .. } => "index-too-large",
+            IndexError::Empty => "index-empty",
+            IndexError::FileName { .. } => "index-file-name",
+            IndexError::MissingTensor { .. } => "index-missing-tensor",
+            IndexError::MissingFile { .. } => "index-missing-file",
+            IndexError::TwoFiles { .. } => "index-two-files",
+            IndexError::NoTables => "index-no-tables",
+            IndexError::NoIndex { .. } => "index-none",
+            IndexError::TwoIndexes { .. } => "index-two",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct RawIndex {
+    #[serde(default)]
+    metadata: Map<String, Value>,
+    weight_map: Strings,
+}
+
+#[derive(Serialize)]
+struct WriteIndex<'a> {
+    metadata: &'a Map<String, Value>,
+    weight_map: &'a BTreeMap<String, String>,
+}
+
+impl Index {
+    /// Reads an index.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it cannot be read, [`Error::Index`] when it is none.
+    pub fn read(path: &Path) -> Result<Index, Error> {
+        let got = fs::metadata(path).context("open", path)?.len();
+        if got > MAX_INDEX_BYTES {
+            return Err(Error::index(path, IndexError::TooLarge { got }));
+        }
+        Index::parse(&fs::read(path).context("read", path)?).map_err(|source| Error::index(path, source))
+    }
+
+    /// Reads an index from its text.
+    ///
+    /// # Errors
+    /// [`IndexError`].
+    pub fn parse(json: &[u8]) -> Result<Index, IndexError> {
+        let raw: RawIndex = serde_json::from_slice(json).map_err(IndexError::Json)?;
+        let weight_map: BTreeMap<_, _> = raw.weight_map.0.into_iter().collect();
+        if weight_map.is_empty() {
+            return Err(IndexError::Empty);
+        }
+        // A name that leads out of the folder is a mistake, or worse.
+        let is_plain = |file: &str| {
+            let mut parts = Path::new(file).components();
+            matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) && !file.contains(['/', '\\'])
+        };
+        match weight_map.iter().find(|(_, file)| !is_plain(file)) {
+            Some((tensor, file)) => Err(IndexError::FileName { tensor: tensor.clone(), file: file.clone() }),
+            None => Ok(Index { metadata: raw.metadata, weight_map }),
+        }
+    }
+
+    /// The text of the index, the same every time.
+    pub fn to_json(&self) -> String {
+        let index = WriteIndex { metadata: &self.metadata, weight_map: &self.weight_map };
+        serde_json::to_string_pretty(&index).expect("strings and numbers are JSON") + "\n"
+    }
+
+    /// Names of the files, each once, sorted.
+    pub fn files(&self) -> Vec<&str> {
+        let mut files: Vec<_> = self.weight_map.values().map(String::as_str).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+}
+
+/// What a path to a checkpoint or to tables names: one safetensors file, or an index.
+pub(crate) enum Place {
+    /// A safetensors file.
+    File(PathBuf),
+    /// An index.
+    Index(PathBuf),
+}
+
+/// A file, an index, or a folder with an index or a single safetensors file.
+pub(crate) fn place(path: &Path) -> Result<Place, Error> {
+    let ends =
+        |path: &Path, suffix: &str| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(suffix));
+    if !fs::metadata(path).context("open", path)?.is_dir() {
+        let is_index = ends(path, INDEX_SUFFIX);
+        return Ok(if is_index { Place::Index(path.into()) } else { Place::File(path.into()) });
+    }
+    let index = path.join(CHECKPOINT_INDEX);
+    if index.try_exists().context("look for", &index)? {
+        return Ok(Place::Index(index));
+    }
+    let (mut indexes, mut files) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(path).context("read", path)? {
+        let entry = entry.context("read", path)?.path();
+        if ends(&entry, INDEX_SUFFIX) {
+            indexes.push(entry);
+        } else if ends(&entry, ".safetensors") {
+            files.push(entry);
+        }
+    }
+    indexes.sort();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match (indexes.as_slice(), files.as_slice()) {
+        ([index], _) => Ok(Place::Index(index.clone())),
+        ([first, second, ..], _) => {
+            Err(Error::index(path, IndexError::TwoIndexes { names: [name(first), name(second)] }))
+        }
+        ([], [file]) => Ok(Place::File(file.clone())),
+        ([], files) => Err(Error::index(path, IndexError::NoIndex { got: files.len() })),
+    }
+}

@@ -1,0 +1,166 @@
+//! The rows of a table, read from its files.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::{Checkpoint, CheckpointFile};
+use super::scale::{self, ScaleKind};
+use super::{RawRows, RawScales, RowSource, SourceInfo};
+use crate::error::{Error, IoContext};
+use crate::fp8;
+
+/// The rows of one table of a [`Checkpoint`], in however many tensors and files.
+#[derive(Debug)]
+pub struct TableRows {
+    info: SourceInfo,
+    identity: String,
+    paths: Vec<PathBuf>,
+    files: Vec<File>,
+    parts: Vec<Part>,
+}
+
+/// A tensor of a table.
+#[derive(Debug)]
+struct Part {
+    /// First row, counted over the whole table.
+    first: u64,
+    rows: u64,
+    /// Where its elements are.
+    data: At,
+    scales: Scales,
+}
+
+/// A place in a file: index of the file, offset.
+#[derive(Clone, Copy, Debug)]
+struct At(usize, u64);
+
+#[derive(Clone, Debug)]
+enum Scales {
+    None,
+    Groups(At),
+    /// Of a type with so many bytes.
+    Rows(At, String, usize),
+    Global(f32),
+}
+
+impl TableRows {
+    pub(super) fn open(checkpoint: &Checkpoint, info: SourceInfo) -> Result<TableRows, Error> {
+        let mut opened = Opened::default();
+        let mut parts = Vec::new();
+        let mut first = 0;
+        for part in &info.parts {
+            let (file, entry) = checkpoint.find(&part.name).map_err(|source| checkpoint.error(source))?;
+            let data = opened.at(file, entry.start)?;
+            let scales = match &part.scale {
+                None => Scales::None,
+                Some(scale) => {
+                    let (file, entry) = checkpoint.find(&scale.name).map_err(|source| checkpoint.error(source))?;
+                    let at = opened.at(file, entry.start)?;
+                    match (scale.kind(), scale::number_size(&scale.dtype), scale.value_bits) {
+                        (ScaleKind::Groups, ..) => Scales::Groups(at),
+                        (ScaleKind::Rows, size, _) => Scales::Rows(at, scale.dtype.clone(), size.unwrap_or(0)),
+                        (ScaleKind::Global, _, bits) => Scales::Global(f32::from_bits(bits.unwrap_or(0))),
+                    }
+                }
+            };
+            parts.push(Part { first, rows: part.rows, data, scales });
+            first += part.rows;
+        }
+        let identity = opened.identities.join("; ");
+        Ok(TableRows { info, identity, paths: opened.paths, files: opened.files, parts })
+    }
+
+    /// Reads rows of one part, counted from its first.
+    fn read_part(&mut self, part: usize, first: u64, rows: usize, out: &mut RawRows) -> Result<(), Error> {
+        let TableRows { info, paths, files, parts, .. } = self;
+        let mut read = |At(file, start): At, stride: u64, out: &mut Vec<u8>| {
+            let end = out.len();
+            out.resize(end + rows * stride as usize, 0);
+            read_at(&mut files[file], &paths[file], start + first * stride, &mut out[end..])
+        };
+        let part = &parts[part];
+        read(part.data, info.dim * info.dtype.size() as u64, &mut out.data)?;
+        match (&part.scales, &mut out.scales) {
+            (Scales::Groups(at), RawScales::Groups(scales)) => read(*at, info.dim / fp8::GROUP as u64, scales)?,
+            (Scales::Rows(at, dtype, size), RawScales::Rows(scales)) => {
+                let mut bytes = Vec::new();
+                read(*at, *size as u64, &mut bytes)?;
+                scales.extend(bytes.chunks_exact(*size).map(|bytes| scale::number(dtype, bytes)));
+            }
+            (Scales::Global(scale), RawScales::Rows(scales)) => scales.resize(scales.len() + rows, *scale),
+            // The parts of a table have scales of one kind.
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl RowSource for TableRows {
+    fn info(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn files(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    fn read(&mut self, first: u64, rows: usize) -> Result<RawRows, Error> {
+        let end = first.checked_add(rows as u64);
+        assert!(end.is_some_and(|end| end <= self.info.rows), "rows {first}.. of {}", self.info.rows);
+        let end = first + rows as u64;
+        let scales = match &self.parts[0].scales {
+            Scales::None => RawScales::None,
+            Scales::Groups(_) => RawScales::Groups(Vec::new()),
+            Scales::Rows(..) | Scales::Global(_) => RawScales::Rows(Vec::new()),
+        };
+        let mut out = RawRows { dtype: self.info.dtype, dim: self.info.dim as usize, data: Vec::new(), scales };
+        let from = self.parts.partition_point(|part| part.first + part.rows <= first);
+        for part in from..self.parts.len() {
+            let Part { first: start, rows, .. } = self.parts[part];
+            if start >= end {
+                break;
+            }
+            let (low, high) = (first.max(start), end.min(start + rows));
+            self.read_part(part, low - start, (high - low) as usize, &mut out)?;
+        }
+        Ok(out)
+    }
+}
+
+/// Files that are open for a table, each once.
+#[derive(Default)]
+struct Opened {
+    places: HashMap<PathBuf, usize>,
+    paths: Vec<PathBuf>,
+    files: Vec<File>,
+    identities: Vec<String>,
+}
+
+impl Opened {
+    /// A byte of the data of a file.
+    fn at(&mut self, file: &CheckpointFile, start: u64) -> Result<At, Error> {
+        let place = match self.places.get(&file.path) {
+            Some(&place) => place,
+            None => {
+                self.files.push(File::open(&file.path).context("open", &file.path)?);
+                self.paths.push(file.path.clone());
+                self.identities.push(file.identity.clone());
+                self.places.insert(file.path.clone(), self.files.len() - 1);
+                self.files.len() - 1
+            }
+        };
+        Ok(At(place, file.header.data_start + start))
+    }
+}
+
+/// Reads rather than maps: a file that is cut short under a running job is then an error, not a signal, and the
+/// memory in use is that of the blocks in flight.
+pub(super) fn read_at(file: &mut File, path: &Path, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+    file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(out)).context("read", path)
+}
