@@ -121,18 +121,30 @@ pub(crate) struct Decompress {
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// The model, at its published size
-    #[arg(long, value_name = "MODEL", value_parser = family(), required_unless_present = "rows")]
+    /// A checkpoint: a folder, an index or a safetensors file, of which the headers are read
+    #[arg(value_name = "CHECKPOINT", required_unless_present_any = ["model", "rows"])]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// The model: at its published size, or which tables the checkpoint has. Default: told from the names of the
+    /// checkpoint's tensors
+    #[arg(long, value_name = "MODEL", value_parser = family())]
     pub(crate) model: Option<Family>,
+    /// Tables of a checkpoint of another model, by name or pattern (* ? [..]); may be repeated
+    #[arg(long = "tensor", value_name = "GLOB", requires = "checkpoint", conflicts_with = "model")]
+    pub(crate) tensors: Vec<String>,
     /// Rows of a table of another model
-    #[arg(long, value_name = "N", conflicts_with = "model", requires_all = ["dim", "source_bytes"])]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with_all = ["model", "checkpoint"],
+        requires_all = ["dim", "source_bytes"]
+    )]
     pub(crate) rows: Option<NonZeroU64>,
     /// Values per row
     #[arg(long, value_name = "N", requires = "rows")]
     pub(crate) dim: Option<u32>,
     /// Bytes per row in the source, scales included. Default: those of the model's checkpoint; of two releases the one
     /// with more
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "checkpoint")]
     pub(crate) source_bytes: Option<NonZeroU64>,
     /// Bits per value, 1 to 4 in steps of 0.25
     #[arg(long, default_value = "2")]

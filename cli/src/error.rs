@@ -82,7 +82,7 @@ impl Error {
                 Some("width times --rate must be a whole number of bits, at least 16; rates go from 1 to 4 by 0.25")
             }
             Error::Table(Table::Family(FamilyError::Heads { .. })) => {
-                Some("--rate-rows gives ranges of rows a rate of their own, with no regard to orders")
+                Some("compress --rate-rows gives ranges of rows a rate of their own, without knowing orders")
             }
             Error::Request(BatchError::MissingRow { .. }) => Some("--missing zero gives a row of zeros for such ids"),
             _ => None,

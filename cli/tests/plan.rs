@@ -67,10 +67,46 @@ fn json_has_bytes() {
 }
 
 #[test]
+fn checkpoints_are_planned_from_their_headers() {
+    let place = Place::new();
+    // The first 24 primes above 100, eight to an order.
+    let (rows, orders) = (3828, [928, 1278, 1622]);
+    let table = vec![0.0; rows * 32];
+    let tensors: [(&str, &[usize], &[f32]); 2] =
+        [("layers.3.engram.embed.weight", &[rows, 32], &table), ("head.weight", &[4, 32], &table[..128])];
+    place.tensors("in.safetensors", &tensors);
+    let plan = place.json(0, &["plan", "in.safetensors", "--rate", "2", "--rate-order", "2=3,4=1"]);
+    assert_eq!((&plan["model"], &plan["source_bytes"]), (&"deepseek-v4.1".into(), &(rows * 128).into()));
+    let segments = plan["tables"][0]["segments"].as_array().unwrap();
+    let rows_of: Vec<_> = segments.iter().map(|segment| segment["rows"].as_u64().unwrap()).collect();
+    assert_eq!((rows_of, plan["table_bytes"].as_u64().unwrap()), (orders.to_vec(), 928 * 14 + 1278 * 10 + 1622 * 6));
+
+    // Tables of no family are named.
+    let plan = place.json(0, &["plan", "in.safetensors", "--tensor", "head.*"]);
+    assert_eq!((&plan["model"], &plan["source_bytes"]), (&Value::Null, &512.into()));
+    let run = place.run(&["plan", "in.safetensors", "--tensor", "head.*", "--rate-order", "2=3"]);
+    assert_eq!((run.code, run.stderr.contains("--rate-order is for tables of a known model")), (Some(2), true));
+    let stderr = place.fails(&["plan", "in.safetensors", "--model", "qwen3.8"]);
+    assert!(stderr.starts_with("error: no tensor is a table of qwen3.8, expected names such as "), "{stderr}");
+    let stderr = place.fails(&["plan", "nowhere"]);
+    assert!(stderr.starts_with("error: cannot open nowhere: "), "{stderr}");
+
+    // Rows that are not those of heads: the whole table can be planned, its orders cannot.
+    place.tensors("in.safetensors", &[("layers.3.engram.embed.weight", &[100, 32], &table[..3200])]);
+    place.ok(&["plan", "in.safetensors"]);
+    let stderr = place.fails(&["plan", "in.safetensors", "--rate-order", "2=3"]);
+    let says = "has 100 rows: 0 runs of 24 consecutive primes have this sum, expected one, so where its orders begin is \
+                not known\nhint: compress --rate-rows";
+    assert!(stderr.contains(says), "{stderr}");
+}
+
+#[test]
 fn what_cannot_be_planned_is_named() {
     let place = Place::new();
-    let wrong: [(&[&str], &str); 10] = [
-        (&[], "--model <MODEL>"),
+    let wrong: [(&[&str], &str); 12] = [
+        (&[], "<CHECKPOINT>"),
+        (&["in", "--source-bytes", "160"], "cannot be used with"),
+        (&["--tensor", "t", "--model", "qwen3.8"], "cannot be used with"),
         (&["--model", "gpt"], "deepseek-v4.1, qwen3.8, longcat-flash"),
         (&["--model", "qwen3.8", "--rows", "5"], "cannot be used with"),
         (&["--rows", "5", "--dim", "160"], "--source-bytes <N>"),
@@ -88,7 +124,7 @@ fn what_cannot_be_planned_is_named() {
     }
     let rows = ["plan", "--rows", "18446744073709551615", "--source-bytes", "9", "--dim"];
     let run = place.run(&[&rows[..], &["64", "--rate-order", "2=3"]].concat());
-    assert_eq!((run.code, run.stderr.contains("--rate-order needs --model")), (Some(2), true));
+    assert_eq!((run.code, run.stderr.contains("--rate-order is for tables of a known model")), (Some(2), true));
     let cases: [(&[&str], &str); 3] = [
         (
             &["plan", "--model", "qwen3.8", "--rate-order", "4=2"],

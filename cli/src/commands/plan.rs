@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::path::Path;
 
 use condprog_core::{Layout, Rate};
 use condprog_table::family::Family;
+use condprog_table::source::{Checkpoint, SourceInfo};
 use condprog_table::{Footprint, OnGpus, SegmentPlan};
 use serde_json::{Value, json};
 
@@ -15,11 +17,11 @@ use crate::text::{columns, count, decimal_bytes, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Plan, ui: &Ui) -> Result<Outcome, Error> {
-    let tables = tables(arguments)?;
+    let (family, tables) = tables(arguments)?;
     let all = Footprint::sum(tables.iter().map(|table| table.footprint))?;
     let places = places(all, arguments)?;
     let object = json!({
-        "model": arguments.model.map(Family::name),
+        "model": family.map(Family::name),
         "gpus": arguments.gpus,
         "memory_bytes": arguments.memory,
         "kv_bytes_per_token": arguments.kv_bytes_per_token,
@@ -43,31 +45,70 @@ struct Table {
     footprint: Footprint,
 }
 
-fn tables(arguments: &Plan) -> Result<Vec<Table>, Error> {
+/// The tables meant, and the model they are of, if it is a known one.
+fn tables(arguments: &Plan) -> Result<(Option<Family>, Vec<Table>), Error> {
     let by_order = arguments.rate_order.rates()?;
-    match (arguments.model, arguments.rows, arguments.dim, arguments.source_bytes) {
-        (Some(family), ..) => published(family, arguments.source_bytes, arguments.rate, &by_order),
-        (None, Some(rows), Some(dim), Some(row_bytes)) if by_order.is_empty() => {
-            let runs = vec![SegmentPlan { rows: rows.get(), rate: arguments.rate }];
-            Ok(vec![Table::new("table".into(), dim, row_bytes.get(), runs)?])
-        }
-        _ => Err(Error::Usage("--rate-order needs --model: orders of other tables are not known".into())),
+    let rate = arguments.rate;
+    if let Some(path) = &arguments.checkpoint {
+        return of_checkpoint(path, arguments, &by_order);
     }
+    if let Some(family) = arguments.model {
+        let row_bytes = arguments.source_bytes.map(NonZeroU64::get);
+        let tables = family.published().into_iter().map(|published| {
+            let runs = family.rates(&published.table, &published.part_rows, rate, &by_order);
+            let runs = runs.map_err(condprog_table::Error::from)?;
+            Table::new(published.table.name, published.dim, row_bytes.unwrap_or(published.row_bytes), runs)
+        });
+        return Ok((Some(family), tables.collect::<Result<_, _>>()?));
+    }
+    refuse_orders(&by_order)?;
+    let given = arguments.rows.zip(arguments.dim).zip(arguments.source_bytes);
+    let Some(((rows, dim), row_bytes)) = given else {
+        return Err(Error::Usage("expected CHECKPOINT, --model, or --rows with --dim and --source-bytes".into()));
+    };
+    let runs = vec![SegmentPlan { rows: rows.get(), rate }];
+    Ok((None, vec![Table::new("table".into(), dim, row_bytes.get(), runs)?]))
 }
 
-/// The tables of a model at its published size.
-fn published(
-    family: Family,
-    row_bytes: Option<NonZeroU64>,
-    rate: Rate,
+/// The tables of a checkpoint: those of the family it is of, or those that patterns select.
+fn of_checkpoint(
+    path: &Path,
+    arguments: &Plan,
     by_order: &BTreeMap<u32, Rate>,
-) -> Result<Vec<Table>, Error> {
-    let tables = family.published().into_iter().map(|published| {
-        let runs = family.rates(&published.table, &published.part_rows, rate, by_order);
-        let runs = runs.map_err(condprog_table::Error::from)?;
-        Table::new(published.table.name, published.dim, row_bytes.map_or(published.row_bytes, NonZeroU64::get), runs)
-    });
-    tables.collect()
+) -> Result<(Option<Family>, Vec<Table>), Error> {
+    let checkpoint = Checkpoint::open(path)?;
+    let family = match arguments.model {
+        None if arguments.tensors.is_empty() => {
+            Family::detect(checkpoint.names()).map_err(condprog_table::Error::from)?
+        }
+        given => given,
+    };
+    let table = |info: &SourceInfo, runs| {
+        let dim = u32::try_from(info.dim).unwrap_or(u32::MAX);
+        Table::new(info.name.clone(), dim, info.row_bytes(), runs)
+    };
+    let mut tables = Vec::new();
+    if let Some(family) = family {
+        for parts in family.tables(checkpoint.names()).map_err(condprog_table::Error::from)? {
+            let info = checkpoint.join(&parts.name, &parts.parts, None)?;
+            let part_rows: Vec<u64> = info.parts.iter().map(|part| part.rows).collect();
+            let runs = family.rates(&parts, &part_rows, arguments.rate, by_order);
+            tables.push(table(&info, runs.map_err(condprog_table::Error::from)?)?);
+        }
+    } else {
+        refuse_orders(by_order)?;
+        for info in checkpoint.select(&arguments.tensors)? {
+            tables.push(table(&info, vec![SegmentPlan { rows: info.rows, rate: arguments.rate }])?);
+        }
+    }
+    Ok((family, tables))
+}
+
+fn refuse_orders(by_order: &BTreeMap<u32, Rate>) -> Result<(), Error> {
+    if by_order.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Usage("--rate-order is for tables of a known model: orders of others are not known".into()))
 }
 
 impl Table {
