@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use condprog_core::{Dtype, Missing, Rate};
 use condprog_cpu::{LEVEL_VARIABLE, Level};
 use condprog_table::family::Family;
-use condprog_table::{NonFinite, RestoredDtype, ScaleMode};
+use condprog_table::{NonFinite, PartOf, RestoredDtype, ScaleMode};
 
 use crate::error::Error;
 
@@ -36,8 +37,10 @@ fn environment() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compress tables of a safetensors file; a run that was cut short goes on where it was
+    /// Compress tables of a checkpoint; a run that was cut short goes on where it was
     Compress(Compress),
+    /// Put together parts of tables that were compressed apart
+    Join(Join),
     /// Restore the tables of a table file, under the names of their sources
     Decompress(Decompress),
     /// Say what a model's tables would take, and what a machine gets back
@@ -59,6 +62,7 @@ impl Command {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Compress(_) => "compress",
+            Command::Join(_) => "join",
             Command::Decompress(_) => "decompress",
             Command::Plan(_) => "plan",
             Command::Inspect(_) => "inspect",
@@ -72,19 +76,22 @@ impl Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Compress {
-    /// The safetensors file with the tables
-    #[arg(value_name = "IN.safetensors")]
+    /// The checkpoint: a safetensors file, an index, or a folder with an index or one file
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) input: PathBuf,
     /// The table file to write
     #[arg(long, short, value_name = "OUT.safetensors")]
     pub(crate) output: PathBuf,
-    /// Tables to compress, by name or pattern (* ? [..]); may be repeated. Default: every 2-D tensor of type F32, F16,
-    /// BF16 or F8_E4M3
-    #[arg(long = "tensor", value_name = "GLOB")]
-    pub(crate) tensors: Vec<String>,
+    #[command(flatten)]
+    pub(crate) tables: Tables,
     /// Bits per value, 1 to 4 in steps of 0.25
     #[arg(long, default_value = "2")]
     pub(crate) rate: Rate,
+    /// Bits per value of some rows of each table, or of the table that is named; may be repeated
+    #[arg(long, value_name = "[TABLE:]A..B=RATE", value_parser = rate_rows, conflicts_with = "pairs")]
+    pub(crate) rate_rows: Vec<RateRows>,
+    #[command(flatten)]
+    pub(crate) rate_order: RateOrder,
     /// How hard to search: 0 is fastest, 4 gives the smallest error
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=4))]
     pub(crate) effort: u8,
@@ -94,6 +101,15 @@ pub(crate) struct Compress {
     /// What to do with rows that have a NaN or an infinity, or whose scale is too large to store
     #[arg(long, value_enum, default_value_t = OnNonFinite::Error)]
     pub(crate) non_finite: OnNonFinite,
+    /// Cut the output into files of at most this size, such as 5GB, with an index beside them
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) shard_size: Option<NonZeroU64>,
+    /// Code these rows of the only table, to be joined with others
+    #[arg(long, value_name = "A..B", value_parser = row_range)]
+    pub(crate) rows: Option<Range<u64>>,
+    /// Code share K of N of the rows of all tables, K from 0, to be joined with the others
+    #[arg(long, value_name = "K/N", value_parser = share, conflicts_with = "rows")]
+    pub(crate) part: Option<PartOf>,
     /// Rows that have one checksum, and are resumed as one. Default: 16 MiB of F32 values
     #[arg(long, value_name = "N")]
     pub(crate) block_rows: Option<u32>,
@@ -103,9 +119,83 @@ pub(crate) struct Compress {
     pub(crate) force: Force,
 }
 
+/// Which tables of a checkpoint.
+#[derive(Debug, Args)]
+pub(crate) struct Tables {
+    /// The model whose tables to take. Default: the one whose tables are there, when neither --tensor nor --segments says
+    /// which; of a file without any, every 2-D tensor of type F32, F16, BF16, F8_E4M3 or I8
+    #[arg(long, value_name = "MODEL", value_parser = family(), conflicts_with_all = ["tensors", "segments"])]
+    pub(crate) model: Option<Family>,
+    /// Tables to take, by name or pattern (* ? [..]); may be repeated
+    #[arg(long = "tensor", value_name = "GLOB")]
+    pub(crate) tensors: Vec<String>,
+    /// Tensors that are one table, in the order of the numbers in their names; may be repeated
+    #[arg(long, value_name = "TABLE=GLOB", value_parser = segments)]
+    pub(crate) segments: Vec<(String, String)>,
+    /// The tensor with the scales of the tables, where its name or place does not tell
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scale_tensor: Option<String>,
+}
+
+/// A range of rows with a rate of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct RateRows {
+    /// Of this table; of all if `None`.
+    pub(crate) table: Option<String>,
+    pub(crate) rows: Range<u64>,
+    pub(crate) rate: Rate,
+}
+
+fn rate_rows(text: &str) -> Result<RateRows, String> {
+    let (place, rate) = text.rsplit_once('=').ok_or("expected rows and a rate, such as 0..1000=3")?;
+    let (table, rows) = match place.rsplit_once(':') {
+        Some((table, rows)) => (Some(table.to_string()), rows),
+        None => (None, place),
+    };
+    let rate = rate.parse().map_err(|error| format!("{rate:?} is {error}"))?;
+    Ok(RateRows { table, rows: row_range(rows)?, rate })
+}
+
+/// Rows from the first to before the second.
+fn row_range(text: &str) -> Result<Range<u64>, String> {
+    let expected = || format!("{text:?}: expected A..B, rows from A to before B, A below B, such as 0..1000");
+    let (start, end) = text.split_once("..").ok_or_else(expected)?;
+    let number = |text: &str| text.replace('_', "").parse::<u64>().map_err(|_| expected());
+    let range = number(start)?..number(end)?;
+    if range.is_empty() { Err(expected()) } else { Ok(range) }
+}
+
+fn share(text: &str) -> Result<PartOf, String> {
+    let expected = || format!("{text:?}: expected K/N, K from 0 to N - 1, such as 0/16");
+    let (index, of) = text.split_once('/').ok_or_else(expected)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| expected());
+    let (index, of) = (number(index)?, number(of)?);
+    if index < of { Ok(PartOf::Share { index, of }) } else { Err(expected()) }
+}
+
+fn segments(text: &str) -> Result<(String, String), String> {
+    let (table, pattern) = text.split_once('=').ok_or("expected a name and a pattern, such as table=shard_*.weight")?;
+    if table.is_empty() {
+        return Err("the name of the table is empty".into());
+    }
+    Ok((table.into(), pattern.into()))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Join {
+    /// The parts, in any order
+    #[arg(value_name = "PART", required = true)]
+    pub(crate) parts: Vec<PathBuf>,
+    /// The table file to write; files and an index where the parts were made with --shard-size
+    #[arg(long, short, value_name = "OUT.safetensors")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Decompress {
-    /// The table file
+    /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
     /// The safetensors file to write
     #[arg(long, short, value_name = "OUT.safetensors")]
@@ -218,16 +308,16 @@ fn size(text: &str) -> Result<NonZeroU64, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// The table file
+    /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
-    /// The table file
+    /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
-    /// The file it was made from: also measure how far restored rows are from theirs
-    #[arg(long, value_name = "IN.safetensors")]
+    /// The checkpoint it was made from: also measure how far restored rows are from theirs
+    #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) against: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
@@ -235,7 +325,7 @@ pub(crate) struct Verify {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rows {
-    /// The table file
+    /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
     /// Ids of rows, in the order wanted
     #[arg(

@@ -47,6 +47,7 @@ enum Outcome {
 fn run(command: &Command, ui: &Ui) -> Result<Outcome, Error> {
     match command {
         Command::Compress(options) => commands::compress::run(options, ui),
+        Command::Join(options) => commands::join::run(options, ui),
         Command::Decompress(options) => commands::decompress::run(options, ui),
         Command::Plan(options) => commands::plan::run(options, ui),
         Command::Inspect(options) => commands::inspect::run(options, ui),

@@ -161,8 +161,8 @@ fn tensors_that_are_no_tables_are_named() {
     let three = [0.5; 24];
     place.tensors("in.safetensors", &[("cube", &[2, 3, 4], &three), ("line", &[24], &three), ("none", &[0, 32], &[])]);
     let cases = [
-        ("nope", "tensor \"nope\" is not in the file"),
-        ("n?pe*", "pattern \"n?pe*\" matches no tensor in the file"),
+        ("nope", "tensor \"nope\" is not in the checkpoint"),
+        ("n?pe*", "pattern \"n?pe*\" matches no tensor in the checkpoint"),
         ("cube", "tensor \"cube\" has shape [2, 3, 4], expected two dimensions: rows and values per row"),
         ("line", "tensor \"line\" has shape [24], expected two dimensions: rows and values per row"),
         ("none", "tensor \"none\" has shape [0, 32], expected at least one row of at least one value"),
@@ -172,7 +172,7 @@ fn tensors_that_are_no_tables_are_named() {
         assert_eq!(stderr, format!("error: in.safetensors: {fault}\n"));
     }
     let stderr = place.fails(&COMPRESS);
-    assert_eq!(stderr, "error: in.safetensors: file has no two-dimensional tensor of type F32, F16, BF16 or F8_E4M3\n");
+    assert_eq!(stderr, "error: in.safetensors: checkpoint has no two-dimensional tensor of type F32, F16, BF16, F8_E4M3 or I8\n");
     assert_eq!(place.files(), ["in.safetensors"]);
 }
 
@@ -186,7 +186,7 @@ fn what_can_be_compressed_is_and_the_rest_is_reported_at_the_end() {
     assert!(run.stdout.starts_with("good: 4 rows of 32 F32 values"), "{}", run.stdout);
     let errors: Vec<_> = run.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 2, "{}", run.stderr);
-    assert!(errors[0].contains("\"nope\" is not in the file") && errors[1].contains("tensor \"odd\": row width 6"));
+    assert!(errors[0].contains("\"nope\" is not in the checkpoint") && errors[1].contains("tensor \"odd\": row width 6"));
     let inspected = place.json(0, &["inspect", "out.safetensors"]);
     assert_eq!(inspected["tables"].as_array().unwrap().len(), 1);
 
@@ -274,5 +274,5 @@ fn damage_is_found_and_the_rows_are_named() {
     assert_eq!((&verified["whole"], &verified["tables"][0]["damage"][0]["first_row"]), (&false.into(), &128.into()));
 
     let stderr = place.fails(&["verify", "out.safetensors", "--against", "out.safetensors"]);
-    assert!(stderr.contains("expected F32, F16, BF16 or F8_E4M3") || stderr.contains("was made from"), "{stderr}");
+    assert!(stderr.contains("expected F32, F16, BF16, F8_E4M3 or I8") || stderr.contains("was made from"), "{stderr}");
 }

@@ -1,15 +1,21 @@
 //! `condprog compress`
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::path::Path;
 use std::time::Instant;
 
 use condprog_core::Layout;
+use condprog_table::family::{Family, FamilyTable};
 use condprog_table::format::TableInfo;
 use condprog_table::source::{Checkpoint, RowSource, SourceInfo};
-use condprog_table::{CompressOptions, Error as TableError, compress};
+use condprog_table::{
+    CompressOptions, CompressReport, Error as TableError, PartOf, SegmentPlan, compress, rate_segments,
+};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::arguments::Compress;
+use crate::arguments::{Compress, RateRows, Tables};
 use crate::error::Error;
 use crate::text::{bytes, count, figure, plural, speed};
 use crate::ui::{self, Ui};
@@ -17,50 +23,47 @@ use crate::ui::{self, Ui};
 /// Compresses what can be compressed, and reports what cannot at the end.
 pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let start = Instant::now();
-    let file = Checkpoint::open(&arguments.input)?;
-    let (tables, mut left_out) = select(&file, arguments)?;
-    if tables.is_empty() {
-        if left_out.len() == 1 {
-            return Err(left_out.remove(0));
+    let checkpoint = Checkpoint::open(&arguments.input)?;
+    let mut selected = select(&checkpoint, arguments)?;
+    if selected.tables.is_empty() {
+        if selected.left_out.len() == 1 {
+            return Err(selected.left_out.remove(0));
         }
-        left_out.iter().for_each(|error| ui.complain(error));
-        return Err(Error::NothingLeft(left_out.len()));
+        selected.left_out.iter().for_each(|error| ui.complain(error));
+        return Err(Error::NothingLeft(selected.left_out.len()));
     }
+    let segments = rates(&selected, arguments)?;
     let mut sources: Vec<Box<dyn RowSource>> = Vec::new();
-    for table in &tables {
-        sources.push(Box::new(file.table(&table.name)?));
+    for table in selected.tables {
+        sources.push(Box::new(checkpoint.rows(table)?));
     }
     let options = CompressOptions {
         rate: arguments.rate,
+        segments,
         effort: arguments.effort,
         scale: arguments.scale.into(),
         non_finite: arguments.non_finite.into(),
         threads: arguments.threads.count,
         block_rows: arguments.block_rows,
+        shard_bytes: arguments.shard_size.map(NonZeroU64::get),
+        part: arguments.part.clone().or_else(|| arguments.rows.clone().map(PartOf::Rows)),
         force: arguments.force.on,
-        ..CompressOptions::default()
     };
     let progress = ui.progress();
     let report = compress(&mut sources, &arguments.output, &options, &|update| progress.step(update))?;
     drop(progress);
+    let left_out = selected.left_out;
     let seconds = start.elapsed().as_secs_f64();
-    let object = json!({
-        "input": arguments.input,
-        "output": arguments.output,
-        "file_bytes": report.file_bytes,
-        "resumed_rows": report.resumed_rows,
-        "seconds": seconds,
-        "tables": report.tables.iter().map(object).collect::<Vec<_>>(),
-        "left_out": left_out.iter().map(ui::describe).collect::<Vec<_>>(),
-    });
+    let mut object = written(&report);
+    object["input"] = json!(arguments.input);
+    object["output"] = json!(arguments.output);
+    object["resumed_rows"] = json!(report.resumed_rows);
+    object["seconds"] = json!(seconds);
+    object["left_out"] = left_out.iter().map(ui::describe).collect();
     ui.print("compress", object, || {
-        let mut text = String::new();
-        for table in &report.tables {
-            text += &line(table);
-        }
+        let mut text = lines(&report, &arguments.output);
         let rows: u64 = report.tables.iter().map(|table| table.rows).sum();
-        text +=
-            &format!("wrote {}, {}, in {} s", arguments.output.display(), bytes(report.file_bytes), figure(seconds));
+        text += &format!(", in {} s", figure(seconds));
         if report.resumed_rows > 0 {
             text += &format!("; {} were done before", plural(report.resumed_rows, "row"));
         } else {
@@ -73,33 +76,127 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
 }
 
 /// The tables that were asked for and can be compressed, and why the others cannot.
-fn select(file: &Checkpoint, arguments: &Compress) -> Result<(Vec<SourceInfo>, Vec<Error>), Error> {
-    let mut found: Vec<SourceInfo> = Vec::new();
-    let mut left_out: Vec<Error> = Vec::new();
-    if arguments.tensors.is_empty() {
-        found = file.select(&[])?;
+struct Selected {
+    /// The family they are of, with its account of each.
+    family: Option<(Family, Vec<FamilyTable>)>,
+    tables: Vec<SourceInfo>,
+    left_out: Vec<Error>,
+}
+
+fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Error> {
+    let Tables { model, tensors, segments, scale_tensor } = &arguments.tables;
+    let by_name = !tensors.is_empty() || !segments.is_empty();
+    let family = match model {
+        Some(model) => Some(*model),
+        None if by_name => None,
+        None => checkpoint.family()?,
+    };
+    if let Some(family) = family {
+        if scale_tensor.is_some() {
+            let message = format!("--scale-tensor goes with --tensor or --segments: {family} tells its scales itself");
+            return Err(Error::Usage(message));
+        }
+        let (known, tables) = checkpoint.family_tables(family)?.into_iter().unzip();
+        return Ok(Selected { family: Some((family, known)), tables, left_out: Vec::new() });
     }
-    for pattern in &arguments.tensors {
-        match file.select(std::slice::from_ref(pattern)) {
-            Ok(tables) => {
-                for table in tables {
-                    if found.iter().all(|other| other.name != table.name) {
-                        found.push(table);
-                    }
-                }
+    if checkpoint.is_indexed() && !by_name {
+        let models = Family::ALL.map(Family::name).join(", ");
+        let path = arguments.input.display();
+        return Err(Error::Usage(format!("{path} has no table of {models}, expected --tensor or --segments")));
+    }
+    let (mut tables, mut left_out) = (Vec::new(), Vec::new());
+    for (table, pattern) in segments {
+        tables.push(checkpoint.join_matching(table, pattern, scale_tensor.as_deref())?);
+    }
+    // A pattern selects several tables, of which one that cannot be compressed must not hold up the others.
+    let patterns: Vec<_> = if by_name { tensors.iter().map(std::slice::from_ref).collect() } else { vec![&[][..]] };
+    for pattern in patterns {
+        let found = match checkpoint.select_names(pattern) {
+            Ok(found) => found,
+            Err(error) => {
+                left_out.push(error.into());
+                continue;
             }
-            Err(error) => left_out.push(error.into()),
+        };
+        for name in found {
+            if tables.iter().any(|other| other.name == name) {
+                continue;
+            }
+            match checkpoint.join(&name, std::slice::from_ref(&name), scale_tensor.as_deref()) {
+                Ok(info) => tables.push(info),
+                Err(error) => left_out.push(error.into()),
+            }
         }
     }
-    let mut tables = Vec::new();
-    for table in found {
-        match u32::try_from(table.dim).map(|dim| Layout::new(dim, arguments.rate)) {
-            Ok(Err(source)) => left_out.push(TableError::Width { tensor: table.name, source }.into()),
-            // A width beyond u32 is left for the table crate to refuse.
-            _ => tables.push(table),
+    tables.retain(|table| match u32::try_from(table.dim).map(|dim| Layout::new(dim, arguments.rate)) {
+        Ok(Err(source)) => {
+            left_out.push(TableError::Width { tensor: table.name.clone(), source }.into());
+            false
+        }
+        // A width beyond u32 is left for the table crate to refuse.
+        _ => true,
+    });
+    // Of a whole checkpoint, or for machines that share the work, it is all or nothing.
+    let strict = checkpoint.is_indexed() || arguments.part.is_some() || arguments.rows.is_some();
+    match left_out.is_empty() || !strict {
+        true => Ok(Selected { family: None, tables, left_out }),
+        false => Err(left_out.remove(0)),
+    }
+}
+
+/// The segments of tables that have more than one rate.
+fn rates(selected: &Selected, arguments: &Compress) -> Result<BTreeMap<String, Vec<SegmentPlan>>, Error> {
+    let by_order = arguments.rate_order.rates()?;
+    let mut segments = BTreeMap::new();
+    match &selected.family {
+        Some((family, known)) if !by_order.is_empty() => {
+            for (table, info) in known.iter().zip(&selected.tables) {
+                let part_rows: Vec<_> = info.parts.iter().map(|part| part.rows).collect();
+                let plan = family.rates(table, &part_rows, arguments.rate, &by_order).map_err(TableError::from)?;
+                segments.insert(info.name.clone(), plan);
+            }
+        }
+        None if !by_order.is_empty() => {
+            let message = "--rate-order needs the tables of a model: orders of others are not known".to_string();
+            return Err(Error::Usage(message));
+        }
+        _ => {}
+    }
+    let names = || selected.tables.iter().map(|table| table.name.as_str());
+    let is_known = |RateRows { table, .. }: &&RateRows| table.as_deref().is_none_or(|name| names().any(|n| n == name));
+    if let Some(RateRows { table: Some(name), .. }) = arguments.rate_rows.iter().find(|rows| !is_known(rows)) {
+        let have: Vec<_> = names().collect();
+        return Err(Error::Usage(format!("--rate-rows names table {name:?}, expected one of {have:?}")));
+    }
+    for table in selected.tables.iter().filter(|_| !arguments.rate_rows.is_empty()) {
+        let own = arguments.rate_rows.iter().filter(|rows| rows.table.as_ref().is_none_or(|name| *name == table.name));
+        let ranges: Vec<_> = own.map(|rows| (rows.rows.clone(), rows.rate)).collect();
+        segments.insert(table.name.clone(), rate_segments(&table.name, table.rows, arguments.rate, &ranges)?);
+    }
+    Ok(segments)
+}
+
+/// What was written, for `--json`.
+pub(super) fn written(report: &CompressReport) -> Value {
+    json!({
+        "file_bytes": report.file_bytes,
+        "files": report.files,
+        "index": report.index,
+        "tables": report.tables.iter().map(object).collect::<Vec<_>>(),
+    })
+}
+
+/// What was written, for people.
+pub(super) fn lines(report: &CompressReport, output: &Path) -> String {
+    let mut text: String = report.tables.iter().map(line).collect();
+    let size = bytes(report.file_bytes);
+    match &report.index {
+        None => text += &format!("wrote {}, {size}", output.display()),
+        Some(index) => {
+            text += &format!("wrote {} and {}, {size}", plural(report.files.len() as u64, "file"), index.display());
         }
     }
-    Ok((tables, left_out))
+    text
 }
 
 fn object(table: &TableInfo) -> Value {

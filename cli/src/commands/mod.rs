@@ -5,6 +5,7 @@ pub(crate) mod compress;
 pub(crate) mod decompress;
 pub(crate) mod demo;
 pub(crate) mod inspect;
+pub(crate) mod join;
 pub(crate) mod plan;
 pub(crate) mod rows;
 pub(crate) mod verify;

@@ -12,6 +12,7 @@ use super::rows::{TableRows, read_at};
 use super::scale::{self, ScaleKind, ScaleTensor};
 use super::{SourceDtype, SourceError, SourceInfo, SourcePart};
 use crate::error::{Error, IoContext};
+use crate::family::{Family, FamilyTable};
 use crate::format::SourceRecord;
 use crate::header::{Header, TensorEntry};
 use crate::index::{self, Index, IndexError};
@@ -262,6 +263,50 @@ impl Checkpoint {
         joined.ok_or_else(|| self.error(SourceError::NoTables))
     }
 
+    /// The tensors that a pattern selects as one table, in the order of the numbers in their names.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::join`], and [`Error::Source`] when the pattern is malformed or selects nothing, or a number is
+    /// missing in a row of names that differ in it alone.
+    pub fn join_matching(&self, table: &str, pattern: &str, scale: Option<&str>) -> Result<SourceInfo, Error> {
+        let patterns = [pattern.to_string()];
+        let mut names = self.matching(&patterns).map_err(|source| self.error(source))?;
+        names.sort_by_cached_key(|name| natural(name));
+        if let Some((before, after)) = names.windows(2).find_map(|pair| gap(pair[0], pair[1])) {
+            let table = table.into();
+            return Err(self.error(SourceError::PartGap { table, before: before.into(), after: after.into() }));
+        }
+        let names: Vec<_> = names.into_iter().map(String::from).collect();
+        self.join(table, &names, scale)
+    }
+
+    /// The family whose tables the checkpoint has.
+    ///
+    /// # Errors
+    /// [`Error::Family`] when it has tables of two.
+    pub fn family(&self) -> Result<Option<Family>, Error> {
+        Ok(Family::detect(self.names())?)
+    }
+
+    /// The tables of a family, with the tensors that each is joined from.
+    ///
+    /// # Errors
+    /// [`Error::Family`] when tensors are missing or too many, others as of [`Checkpoint::join`].
+    pub fn family_tables(&self, family: Family) -> Result<Vec<(FamilyTable, SourceInfo)>, Error> {
+        let table = |table: FamilyTable| {
+            let info = self.join(&table.name, &table.parts, None)?;
+            // One number for a whole table of that family is what other tools leave where they lost the scales.
+            if let (Family::DeepseekV41, SourceDtype::F8E4m3, [part]) = (family, info.dtype, info.parts.as_slice())
+                && let Some(scale) = part.scale.as_ref().filter(|scale| scale.kind() != ScaleKind::Groups)
+            {
+                let (tensor, name, shape) = (part.name.clone(), scale.name.clone(), scale.shape.clone());
+                return Err(self.error(SourceError::ScaleKind { tensor, scale: name, shape }));
+            }
+            Ok((table, info))
+        };
+        family.tables(self.names())?.into_iter().map(table).collect()
+    }
+
     /// Opens a table for reading.
     ///
     /// # Errors
@@ -288,12 +333,20 @@ impl Checkpoint {
     /// [`Error::Source`] when a pattern is malformed or selects nothing, a named tensor is no table, or a tensor lacks
     /// the scales that its type needs.
     pub fn select(&self, patterns: &[String]) -> Result<Vec<SourceInfo>, Error> {
-        let names = self.select_names(patterns).map_err(|source| self.error(source))?;
+        let names = self.matching(patterns).map_err(|source| self.error(source))?;
         names.into_iter().map(|name| self.info(name)).collect()
     }
 
-    /// Names of the tensors that patterns select, as [`Checkpoint::select`] has it.
-    fn select_names<'a>(&'a self, patterns: &'a [String]) -> Result<Vec<&'a str>, SourceError> {
+    /// Names of the tensors that patterns select, as [`Checkpoint::select`] has it, whether or not they are tables.
+    ///
+    /// # Errors
+    /// [`Error::Source`] when a pattern is malformed or selects nothing.
+    pub fn select_names(&self, patterns: &[String]) -> Result<Vec<String>, Error> {
+        let names = self.matching(patterns).map_err(|source| self.error(source))?;
+        Ok(names.into_iter().map(String::from).collect())
+    }
+
+    fn matching<'a>(&'a self, patterns: &'a [String]) -> Result<Vec<&'a str>, SourceError> {
         let scales = self.names_of_scales();
         let is_candidate = |name: &&str| {
             let Some(tensor) = self.tensor(name) else { return false };
@@ -413,6 +466,30 @@ impl Checkpoint {
 
     pub(crate) fn error(&self, source: SourceError) -> Error {
         Error::source(&self.path, source)
+    }
+}
+
+/// A name in pieces that sort as people expect: numbers by their value.
+fn natural(name: &str) -> Vec<(&str, u128)> {
+    let mut pieces = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let text = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest[text..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |digits| text + digits);
+        pieces.push((&rest[..text], rest[text..digits].parse().unwrap_or(0)));
+        rest = &rest[digits..];
+    }
+    pieces
+}
+
+/// Two neighbours whose names differ in one number, and by more than one.
+fn gap<'a>(before: &'a str, after: &'a str) -> Option<(&'a str, &'a str)> {
+    let (a, b) = (natural(before), natural(after));
+    let mut differ = a.iter().zip(&b).filter(|(a, b)| a != b);
+    let same_form = a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.0 == b.0);
+    match (differ.next(), differ.next()) {
+        (Some((a, b)), None) if same_form && b.1 > a.1 + 1 => Some((before, after)),
+        _ => None,
     }
 }
 

@@ -130,6 +130,16 @@ pub enum SourceError {
         /// Name of the tensor.
         tensor: String,
     },
+    /// A tensor of a row of tensors is missing.
+    #[error("table {table:?} goes from tensor {before:?} to {after:?}: those between are missing")]
+    PartGap {
+        /// The table.
+        table: String,
+        /// Name of the last tensor before the gap.
+        before: String,
+        /// Name of the first one after it.
+        after: String,
+    },
     /// The tensors of a table do not agree.
     #[error("table {table:?}: tensor {tensor:?} has {what} {got}, expected {expected} as tensor {first:?}")]
     PartDiffers {
@@ -192,6 +202,7 @@ impl SourceError {
             SourceError::ScaleValue { .. } => "source-scale-value",
             SourceError::ScaleKind { .. } => "source-scale-kind",
             SourceError::PartTwice { .. } => "source-part-twice",
+            SourceError::PartGap { .. } => "source-part-gap",
             SourceError::PartDiffers { .. } => "source-part-differs",
             SourceError::TooManyRows { .. } => "source-too-many-rows",
             SourceError::Pattern { .. } => "source-pattern",
