@@ -12,6 +12,7 @@ use crate::family::FamilyError;
 use crate::format::FormatError;
 use crate::header::HeaderError;
 use crate::index::IndexError;
+use crate::rewrite::RewriteError;
 use crate::source::SourceError;
 use crate::verify::Damage;
 
@@ -217,6 +218,14 @@ pub enum Error {
     /// There is nothing to compress.
     #[error("no table to compress, expected at least one")]
     NothingToDo,
+    /// A checkpoint cannot be made anew around its tables.
+    #[error("{}: {source}", .path.display())]
+    Rewrite {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong.
+        source: Box<RewriteError>,
+    },
     /// Bytes that cannot be counted.
     #[error("{what} would take 2^64 bytes or more")]
     TooLarge {
@@ -315,6 +324,7 @@ impl Error {
             Error::Option { .. } => "option",
             Error::NameTaken { .. } => "name-taken",
             Error::NothingToDo => "nothing-to-do",
+            Error::Rewrite { source, .. } => source.code(),
             Error::TooLarge { .. } => "too-large",
             Error::SameFile { .. } => "same-file",
             Error::OutputExists { .. } => "output-exists",

@@ -7,6 +7,7 @@
 //! | [`Footprint`] | bytes before and after, per GPU and in all |
 //! | [`compress()`] | source tables to a table file: streamed, resumable |
 //! | [`TableFile`] | a table file, opened and checked, as segments for any backend |
+//! | [`Rewrite`] | a whole checkpoint made anew around its table files |
 //! | [`decompress()`] | a table file to an ordinary safetensors file |
 //! | [`verify()`], [`inspect()`] | checks and figures |
 //! | [`mod@format`], [`header`] | the metadata and the header, see `FORMAT.md` |
@@ -26,6 +27,7 @@ pub mod index;
 mod inspect;
 mod journal;
 mod output;
+mod rewrite;
 pub mod source;
 mod stream;
 mod verify;
@@ -39,5 +41,6 @@ pub use error::Error;
 pub use file::TableFile;
 pub use footprint::{Footprint, OnGpus};
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
+pub use rewrite::{Rewrite, RewriteError, RewriteReport};
 pub use stream::{Progress, Stage, Update, quiet};
 pub use verify::{Damage, Fault, VerifyOptions, VerifyReport, VerifyTable, verify};

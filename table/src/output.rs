@@ -12,6 +12,7 @@ pub(crate) const PARTIAL_SUFFIX: &str = ".condprog-partial";
 
 /// An output that is being written. Until [`Partial::finish`] it has a name of its own, and starts with zeros where
 /// the header goes, so that nothing takes it for a finished file.
+#[derive(Debug)]
 pub(crate) struct Partial {
     output: PathBuf,
     path: PathBuf,
@@ -89,7 +90,8 @@ impl Partial {
         self.file.sync_all().map_err(|error| self.write_error(error))?;
         refuse_existing(&self.output, force)?;
         fs::rename(&self.path, &self.output).context("finish", &self.output)?;
-        sync_folder(&self.output).context("finish", &self.output)
+        let folder = self.output.parent().filter(|folder| !folder.as_os_str().is_empty());
+        sync_folder(folder.unwrap_or(Path::new("."))).context("finish", &self.output)
     }
 
     /// Removes the unfinished output, which nobody can go on with.
@@ -135,14 +137,13 @@ pub(crate) fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a rename durable.
+/// Makes the names in a folder durable.
 #[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
 #[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
