@@ -91,6 +91,14 @@ fn checkpoints_are_planned_from_their_headers() {
     let stderr = place.fails(&["plan", "nowhere"]);
     assert!(stderr.starts_with("error: cannot open nowhere: "), "{stderr}");
 
+    // Of a whole checkpoint of another model, not every matrix is a table.
+    place.tensors("other.safetensors", &[("head.weight", &[4, 32], &table[..128])]);
+    place.write("model.safetensors.index.json", r#"{"weight_map": {"head.weight": "other.safetensors"}}"#);
+    let run = place.run(&["plan", "model.safetensors.index.json"]);
+    let says = "model.safetensors.index.json has no table of deepseek-v4.1, qwen3.8, longcat-flash, expected --tensor";
+    assert_eq!((run.code, run.stderr.contains(says)), (Some(2), true), "{}", run.stderr);
+    place.ok(&["plan", "model.safetensors.index.json", "--tensor", "head.weight"]);
+
     // Rows that are not those of heads: the whole table can be planned, its orders cannot.
     place.tensors("in.safetensors", &[("layers.3.engram.embed.weight", &[100, 32], &table[..3200])]);
     place.ok(&["plan", "in.safetensors"]);

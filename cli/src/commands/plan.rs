@@ -78,9 +78,7 @@ fn of_checkpoint(
 ) -> Result<(Option<Family>, Vec<Table>), Error> {
     let checkpoint = Checkpoint::open(path)?;
     let family = match arguments.model {
-        None if arguments.tensors.is_empty() => {
-            Family::detect(checkpoint.names()).map_err(condprog_table::Error::from)?
-        }
+        None if arguments.tensors.is_empty() => checkpoint.family()?,
         given => given,
     };
     let table = |info: &SourceInfo, runs| {
@@ -89,12 +87,14 @@ fn of_checkpoint(
     };
     let mut tables = Vec::new();
     if let Some(family) = family {
-        for parts in family.tables(checkpoint.names()).map_err(condprog_table::Error::from)? {
-            let info = checkpoint.join(&parts.name, &parts.parts, None)?;
+        for (parts, info) in checkpoint.family_tables(family)? {
             let part_rows: Vec<u64> = info.parts.iter().map(|part| part.rows).collect();
             let runs = family.rates(&parts, &part_rows, arguments.rate, by_order);
             tables.push(table(&info, runs.map_err(condprog_table::Error::from)?)?);
         }
+    } else if checkpoint.is_indexed() && arguments.tensors.is_empty() {
+        let (models, path) = (Family::ALL.map(Family::name).join(", "), path.display());
+        return Err(Error::Usage(format!("{path} has no table of {models}, expected --tensor")));
     } else {
         refuse_orders(by_order)?;
         for info in checkpoint.select(&arguments.tensors)? {
