@@ -79,9 +79,13 @@ pub(crate) struct Compress {
     /// The checkpoint: a safetensors file, an index, or a folder with an index or one file
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) input: PathBuf,
-    /// The table file to write
-    #[arg(long, short, value_name = "OUT.safetensors")]
+    /// The table file to write; with --whole, the folder
+    #[arg(long, short, value_name = "OUT")]
     pub(crate) output: PathBuf,
+    /// Make the whole checkpoint anew: a folder with table files in place of the tables, every other file of the
+    /// checkpoint linked or copied, its index and config.json brought up to date
+    #[arg(long, conflicts_with_all = ["rows", "part"])]
+    pub(crate) whole: bool,
     #[command(flatten)]
     pub(crate) tables: Tables,
     /// Bits per value, 1 to 4 in steps of 0.25
@@ -101,7 +105,8 @@ pub(crate) struct Compress {
     /// What to do with rows that have a NaN or an infinity, or whose scale is too large to store
     #[arg(long, value_enum, default_value_t = OnNonFinite::Error)]
     pub(crate) non_finite: OnNonFinite,
-    /// Cut the output into files of at most this size, such as 5GB, with an index beside them
+    /// Cut the output into files of at most this size, such as 5GB, with an index beside them. Default: one file; with
+    /// --whole, 5GB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) shard_size: Option<NonZeroU64>,
     /// Code these rows of the only table, to be joined with others

@@ -168,12 +168,10 @@ pub enum Error {
         what: String,
     },
     /// Parts are of different wholes.
-    #[error("{} and {} do not fit: {what} is {got}, expected {expected} as in the first", .first.display(), .path.display())]
+    #[error("{} and {} do not fit: {what} is {got}, expected {expected} as in the first", .paths[0].display(), .paths[1].display())]
     PartsDiffer {
-        /// The file.
-        path: PathBuf,
-        /// The file it is compared with.
-        first: PathBuf,
+        /// The first file, and the one that is compared with it.
+        paths: Box<[PathBuf; 2]>,
         /// In what.
         what: String,
         /// Got.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use condprog_core::{FORMAT_VERSION, Layout, LayoutError, Rate};
 use serde::{Deserialize, Serialize};
 
+use crate::aspect::{Aspect, difference};
 use crate::header::{Header, HeaderError, TensorEntry};
 use crate::source::{ScaleTensor, SourceInfo, SourcePart};
 
@@ -633,8 +634,7 @@ fn join_pieces(mut pieces: Vec<(&Path, &TableInfo)>) -> Result<TableInfo, Format
     let mut joined = first.clone();
     for &(path, table) in &pieces[1..] {
         let name = || table.name.clone();
-        type Aspect<'a> = (&'static str, &'a dyn Fn(&TableInfo) -> String);
-        let aspects: [Aspect<'_>; 6] = [
+        let aspects: [Aspect<'_, TableInfo>; 6] = [
             ("program", &|table| table.program.clone()),
             ("values per row", &|table| table.dim.to_string()),
             ("rows in all", &|table| table.table_rows.to_string()),
@@ -642,12 +642,9 @@ fn join_pieces(mut pieces: Vec<(&Path, &TableInfo)>) -> Result<TableInfo, Format
             ("scale rule", &|table| table.scale_rule.clone()),
             ("effort", &|table| table.effort.to_string()),
         ];
-        for (what, of) in aspects {
-            let (got, expected) = (of(table), of(first));
-            if got != expected {
-                let files = Box::new([first_path.into(), path.into()]);
-                return Err(FormatError::FilesDiffer { table: name(), what, got, expected, files });
-            }
+        if let Some((what, got, expected)) = difference(table, first, &aspects) {
+            let files = Box::new([first_path.into(), path.into()]);
+            return Err(FormatError::FilesDiffer { table: name(), what, got, expected, files });
         }
         let (got, expected) = (table.first_row, joined.first_row + joined.rows);
         if got != expected {

@@ -13,6 +13,7 @@
 //! | [`mod@format`], [`header`] | the metadata and the header, see `FORMAT.md` |
 #![forbid(unsafe_code)]
 
+mod aspect;
 mod checksum;
 mod compress;
 mod decompress;
@@ -34,7 +35,7 @@ mod verify;
 
 pub use compress::{
     CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, ScaleMode, SegmentPlan, compress, compress_file,
-    join, rate_segments,
+    finished, join, rate_segments,
 };
 pub use decompress::{DecompressOptions, RestoredDtype, decompress};
 pub use error::Error;

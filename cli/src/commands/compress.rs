@@ -10,7 +10,8 @@ use condprog_table::family::{Family, FamilyTable};
 use condprog_table::format::TableInfo;
 use condprog_table::source::{Checkpoint, RowSource, SourceInfo};
 use condprog_table::{
-    CompressOptions, CompressReport, Error as TableError, PartOf, SegmentPlan, compress, rate_segments,
+    CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, SegmentPlan, compress, finished,
+    rate_segments,
 };
 use serde_json::{Value, json};
 
@@ -19,6 +20,11 @@ use crate::arguments::{Compress, RateRows, Tables};
 use crate::error::Error;
 use crate::text::{bytes, count, figure, plural, speed};
 use crate::ui::{self, Ui};
+
+/// Table files of a whole checkpoint.
+const WHOLE_TABLES: &str = "condprog.safetensors";
+/// Their size, that of Hugging Face's own shards.
+const WHOLE_SHARD_BYTES: u64 = 5_000_000_000;
 
 /// Compresses what can be compressed, and reports what cannot at the end.
 pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
@@ -33,6 +39,11 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         return Err(Error::NothingLeft(selected.left_out.len()));
     }
     let segments = rates(&selected, arguments)?;
+    let replaced = selected.tables.iter().flat_map(|table| &table.parts).flat_map(|part| {
+        let scale = part.scale.iter().map(|scale| scale.name.clone());
+        scale.chain([part.name.clone()])
+    });
+    let replaced = replaced.collect();
     let mut sources: Vec<Box<dyn RowSource>> = Vec::new();
     for table in selected.tables {
         sources.push(Box::new(checkpoint.rows(table)?));
@@ -45,13 +56,29 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         non_finite: arguments.non_finite.into(),
         threads: arguments.threads.count,
         block_rows: arguments.block_rows,
-        shard_bytes: arguments.shard_size.map(NonZeroU64::get),
+        shard_bytes: arguments.shard_size.map(NonZeroU64::get).or(arguments.whole.then_some(WHOLE_SHARD_BYTES)),
         part: arguments.part.clone().or_else(|| arguments.rows.clone().map(PartOf::Rows)),
         force: arguments.force.on,
     };
-    let progress = ui.progress();
-    let report = compress(&mut sources, &arguments.output, &options, &|update| progress.step(update))?;
-    drop(progress);
+    // Says at once what is wrong with the rest of the checkpoint, before hours of work.
+    let rewrite = match arguments.whole {
+        true => Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, arguments.force.on)?),
+        false => None,
+    };
+    let output = if arguments.whole { arguments.output.join(WHOLE_TABLES) } else { arguments.output.clone() };
+    // A run that was cut short after its last table file goes on behind it.
+    let earlier = match &rewrite {
+        Some(rewrite) if rewrite.is_resumed() => finished(&sources, &output, &options)?,
+        _ => None,
+    };
+    let report = match earlier {
+        Some(report) => CompressReport { resumed_rows: report.tables.iter().map(|table| table.rows).sum(), ..report },
+        None => {
+            let progress = ui.progress();
+            compress(&mut sources, &output, &options, &|update| progress.step(update))?
+        }
+    };
+    let rewritten = rewrite.map(|rewrite| rewrite.finish(&report.tables, &report.files)).transpose()?;
     let left_out = selected.left_out;
     let seconds = start.elapsed().as_secs_f64();
     let mut object = written(&report);
@@ -59,15 +86,35 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     object["output"] = json!(arguments.output);
     object["resumed_rows"] = json!(report.resumed_rows);
     object["seconds"] = json!(seconds);
+    if let Some(rewritten) = &rewritten {
+        object["whole"] = json!({
+            "index": rewritten.index,
+            "total_size": rewritten.total_size,
+            "linked": rewritten.linked,
+            "copied": rewritten.copied,
+            "written": rewritten.written,
+            "dropped": rewritten.dropped,
+        });
+    }
     object["left_out"] = left_out.iter().map(ui::describe).collect();
     ui.print("compress", object, || {
-        let mut text = lines(&report, &arguments.output);
+        let mut text = lines(&report, &output);
         let rows: u64 = report.tables.iter().map(|table| table.rows).sum();
         text += &format!(", in {} s", figure(seconds));
         if report.resumed_rows > 0 {
             text += &format!("; {} were done before", plural(report.resumed_rows, "row"));
         } else {
             text += &format!(": {} rows/s", speed(rows as f64 / seconds));
+        }
+        if let Some(whole) = &rewritten {
+            text += &format!(
+                "\nmade {} whole: {} linked, {} copied, {} without its tables, {} left out",
+                arguments.output.display(),
+                plural(whole.linked, "file"),
+                whole.copied,
+                whole.written.len(),
+                whole.dropped.len()
+            );
         }
         text
     })?;
@@ -137,7 +184,7 @@ fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Err
         _ => true,
     });
     // Of a whole checkpoint, or for machines that share the work, it is all or nothing.
-    let strict = checkpoint.is_indexed() || arguments.part.is_some() || arguments.rows.is_some();
+    let strict = checkpoint.is_indexed() || arguments.whole || arguments.part.is_some() || arguments.rows.is_some();
     match left_out.is_empty() || !strict {
         true => Ok(Selected { family: None, tables, left_out }),
         false => Err(left_out.remove(0)),

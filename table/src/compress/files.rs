@@ -9,7 +9,7 @@ use super::plan::Plan;
 use crate::checksum;
 use crate::error::Error;
 use crate::file::TableFile;
-use crate::format::{self, TableInfo, Zeroed};
+use crate::format::{self, KEY_PART, TableInfo, Zeroed};
 use crate::index::Index;
 use crate::output::{Partial, refuse_existing};
 
@@ -109,12 +109,32 @@ impl Files {
             file.write_at(0, json.as_bytes())?;
             file.finish(force)?;
         }
-        let names = plan.files.iter().map(|file| file.path.as_path());
-        let lists: Vec<_> = names.zip(plan.head.files.iter().map(Vec::as_slice)).collect();
-        let tables = format::join_tables(&lists).map_err(|source| Error::format(&plan.files[0].path, source))?;
-        let files = plan.files.into_iter().map(|file| file.path).collect();
-        Ok(CompressReport { tables, files, index: plan.index, file_bytes, resumed_rows: 0 })
+        report(plan, file_bytes)
     }
+}
+
+/// What a plan says of an output that is whole.
+fn report(plan: Plan, file_bytes: u64) -> Result<CompressReport, Error> {
+    let names = plan.files.iter().map(|file| file.path.as_path());
+    let lists: Vec<_> = names.zip(plan.head.files.iter().map(Vec::as_slice)).collect();
+    let tables = format::join_tables(&lists).map_err(|source| Error::format(&plan.files[0].path, source))?;
+    let files = plan.files.into_iter().map(|file| file.path).collect();
+    Ok(CompressReport { tables, files, index: plan.index, file_bytes, resumed_rows: 0 })
+}
+
+/// The report on an output that is there as planned.
+pub(super) fn finished(mut plan: Plan) -> Option<CompressReport> {
+    for (file, tables) in plan.files.iter().zip(&mut plan.head.files) {
+        let found = TableFile::open(&file.path).ok()?;
+        let is_part = found.metadata(KEY_PART) == file.part.as_deref();
+        if !is_part || as_planned(found.tables()) != as_planned(tables) {
+            return None;
+        }
+        *tables = found.tables().to_vec();
+    }
+    let is_indexed = plan.index.as_ref().is_none_or(|path| Index::read(path).is_ok_and(|found| found == index(&plan)));
+    let file_bytes = plan.file_bytes();
+    if is_indexed { report(plan, file_bytes).ok() } else { None }
 }
 
 /// The index of all files.

@@ -8,6 +8,7 @@ use condprog_cpu::Access;
 use super::CompressReport;
 use super::files::{Files, Finished};
 use super::plan::{Plan, Whole, WholeTable};
+use crate::aspect::{Aspect, difference};
 use crate::checksum;
 use crate::error::Error;
 use crate::file::{TableFile, block_range};
@@ -101,31 +102,34 @@ impl Part {
 
 /// Whether two parts are of one whole.
 fn agree(first: &Part, part: &Part) -> Result<(), Error> {
-    let differ = |what: String, got: String, expected: String| {
-        let same = got == expected;
-        let error = || Error::PartsDiffer { path: part.path(), first: first.path(), what, got, expected };
-        if same { Ok(()) } else { Err(error()) }
-    };
-    let (a, b) = (&first.whole, &part.whole);
-    let names = |whole: &Whole| format!("{:?}", whole.tables.iter().map(|table| &table.name).collect::<Vec<_>>());
-    let size = |whole: &Whole| whole.shard_bytes.map_or("not limited".into(), |bytes| format!("{bytes} bytes"));
-    differ("the version of condprog".into(), b.writer.clone(), a.writer.clone())?;
-    differ("the list of tables".into(), names(b), names(a))?;
-    differ("the size of files".into(), size(b), size(a))?;
-    type Aspect<'a> = (&'static str, &'a dyn Fn(&WholeTable) -> String);
-    let aspects: [Aspect<'_>; 5] = [
+    let wholes: [Aspect<'_, Whole>; 3] = [
+        ("the version of condprog", &|whole| whole.writer.clone()),
+        ("the list of tables", &|whole| format!("{:?}", whole.tables.iter().map(|t| &t.name).collect::<Vec<_>>())),
+        ("the size of files", &|whole| whole.shard_bytes.map_or("not limited".into(), |n| format!("{n} bytes"))),
+    ];
+    let tables: [Aspect<'_, WholeTable>; 5] = [
         ("source", &|table| serde_json::to_string(&table.source).unwrap_or_default()),
         ("scale rule", &|table| table.scale_rule.clone()),
         ("effort", &|table| table.effort.to_string()),
         ("rows per block", &|table| table.block_rows.to_string()),
         ("rates", &|table| serde_json::to_string(&table.runs).unwrap_or_default()),
     ];
-    for (a, b) in a.tables.iter().zip(&b.tables) {
-        for (what, of) in aspects {
-            differ(format!("the {what} of table {:?}", a.name), of(b), of(a))?;
+    let (a, b) = (&first.whole, &part.whole);
+    let found = difference(b, a, &wholes).map(|(what, got, expected)| (what.to_string(), got, expected));
+    let found = found.or_else(|| {
+        let differ = |(a, b): (&WholeTable, &WholeTable)| {
+            let (what, got, expected) = difference(b, a, &tables)?;
+            Some((format!("the {what} of table {:?}", a.name), got, expected))
+        };
+        a.tables.iter().zip(&b.tables).find_map(differ)
+    });
+    match found {
+        None => Ok(()),
+        Some((what, got, expected)) => {
+            let paths = Box::new([first.path(), part.path()]);
+            Err(Error::PartsDiffer { paths, what, got, expected })
         }
     }
-    Ok(())
 }
 
 /// Rows of a table that a part has in a segment.
@@ -182,7 +186,7 @@ fn copy(
     counter: &mut Counter<'_>,
 ) -> Result<Vec<Finished>, Error> {
     files.restart(plan)?;
-    let mut finished = vec![Finished::default(); plan.segments.len()];
+    let mut finished = Vec::new();
     // Of each piece, the blocks that are known to be whole.
     let mut checked: Vec<Vec<u64>> = pieces.iter().map(|pieces| vec![0; pieces.len()]).collect();
     for index in 0..plan.segments.len() {
@@ -190,7 +194,7 @@ fn copy(
         let pieces = &pieces[source];
         let within = pieces.partition_point(|piece| piece.rows.end <= whole.start)
             ..pieces.partition_point(|piece| piece.rows.start < whole.end);
-        let mut scale = None;
+        let (mut scale, mut done) = (None, Finished::default());
         for piece in &pieces[within.clone()] {
             let part = &parts[piece.part];
             let info = &part.file.tables()[piece.table].segments[piece.segment];
@@ -203,14 +207,13 @@ fn copy(
             if *scale.get_or_insert(info.global_scale) != info.global_scale {
                 let text = |scale: Option<u16>| scale.map_or("none".into(), |bits| format!("{bits:#06x}"));
                 return Err(Error::PartsDiffer {
-                    path: part.path(),
-                    first: parts[pieces[within.start].part].path(),
+                    paths: Box::new([parts[pieces[within.start].part].path(), part.path()]),
                     what: format!("the global scale of table {:?}", plan.whole.tables[source].name),
                     got: text(info.global_scale),
                     expected: text(scale.flatten()),
                 });
             }
-            finished[index].zeroed += info.zeroed.unwrap_or_default();
+            done.zeroed += info.zeroed.unwrap_or_default();
         }
         plan.segment_mut(index).global_scale = scale.flatten();
         let bytes = plan.segments[index].layout.record_bytes() as u64;
@@ -228,11 +231,12 @@ fn copy(
                 let all = file.records(piece.table, piece.segment);
                 records.extend_from_slice(&all[(part.start * bytes) as usize..(part.end * bytes) as usize]);
             }
-            finished[index].checksums.push(checksum::of(&records));
+            done.checksums.push(checksum::of(&records));
             let segment = &plan.segments[index];
             files.write_at(segment.file, segment.records + own.start * bytes, &records)?;
             counter.add(&plan.whole.tables[source].name, rows.end - rows.start)?;
         }
+        finished.push(done);
     }
     Ok(finished)
 }

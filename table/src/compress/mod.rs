@@ -18,7 +18,7 @@ use self::encode::{Writer, encode};
 use self::files::{Files, Finished};
 pub use self::join::{JoinOptions, join};
 use self::measure::measure;
-use self::plan::{Plan, Whole, difference};
+use self::plan::{Plan, Whole, differ};
 use crate::checksum;
 use crate::error::Error;
 use crate::format::TableInfo;
@@ -233,6 +233,22 @@ pub fn compress(
     })
 }
 
+/// What [`compress()`] with these arguments has written, if its files are there and whole, and none of the output is
+/// unfinished. Of the source only names, types and shapes are compared: whether its values are still the same is for the
+/// caller to know.
+///
+/// # Errors
+/// As [`compress()`], for options that do not fit.
+pub fn finished(
+    sources: &[Box<dyn RowSource>],
+    output: impl AsRef<Path>,
+    options: &CompressOptions,
+) -> Result<Option<CompressReport>, Error> {
+    let infos: Vec<_> = sources.iter().map(|source| source.info().clone()).collect();
+    let plan = Plan::new(Whole::new(&infos, options)?, Vec::new(), output.as_ref(), options.part.as_ref())?;
+    Ok(files::finished(plan))
+}
+
 /// Blocks that are done, by segment and block.
 type Done = BTreeMap<(usize, u64), Entry>;
 
@@ -245,7 +261,7 @@ fn run(
 ) -> Result<CompressReport, Error> {
     let journal_path = with_suffix(output, JOURNAL_SUFFIX);
     let earlier = Journal::read(&journal_path)?;
-    let is_same = earlier.as_ref().is_some_and(|(head, _)| difference(head, &plan.head).is_none());
+    let is_same = earlier.as_ref().is_some_and(|(head, _)| differ(head, &plan.head).is_none());
     let mut files = Files::open(&plan, options.force, is_same)?;
     let earlier = earlier.filter(|_| files.are_begun());
     let (fresh, mut journal, mut done) = match resume(earlier, &mut plan, &mut files, options)? {
@@ -293,7 +309,7 @@ fn resume(
     options: &CompressOptions,
 ) -> Result<Option<Done>, Error> {
     let Some((head, entries)) = earlier else { return Ok(None) };
-    if let Some((what, got, expected)) = difference(&head, &plan.head) {
+    if let Some((what, got, expected)) = differ(&head, &plan.head) {
         if options.force {
             return Ok(None);
         }

@@ -13,6 +13,7 @@ use condprog_core::{Layout, LayoutError, Rate, Scale};
 use serde::{Deserialize, Serialize};
 
 use super::{CompressOptions, PartOf, ScaleMode, SegmentPlan};
+use crate::aspect::{Aspect, difference};
 use crate::checksum;
 use crate::error::Error;
 use crate::file::block_range;
@@ -451,7 +452,7 @@ fn index_path(output: &Path) -> PathBuf {
 }
 
 /// The first thing in which two runs differ: what it is, and how each has it.
-pub(super) fn difference(old: &Head, new: &Head) -> Option<(&'static str, String, String)> {
+pub(super) fn differ(old: &Head, new: &Head) -> Option<(&'static str, String, String)> {
     fn tables(head: &Head) -> impl Iterator<Item = &TableInfo> {
         head.files.iter().flatten()
     }
@@ -465,8 +466,7 @@ pub(super) fn difference(old: &Head, new: &Head) -> Option<(&'static str, String
     let each = |head: &Head, text: &dyn Fn(&TableInfo) -> String| {
         tables(head).map(|table| format!("{:?}: {}", table.name, text(table))).collect::<Vec<_>>().join("; ")
     };
-    type Aspect<'a> = (&'static str, &'a dyn Fn(&Head) -> String);
-    let aspects: [Aspect<'_>; 9] = [
+    let aspects: [Aspect<'_, Head>; 9] = [
         ("the version of condprog", &|head| head.writer.clone()),
         ("the list of tables", &|head| {
             let mut names: Vec<_> = tables(head).map(|table| table.name.as_str()).collect();
@@ -488,5 +488,5 @@ pub(super) fn difference(old: &Head, new: &Head) -> Option<(&'static str, String
         }),
         ("the rate", &|head| each(head, &rates)),
     ];
-    aspects.into_iter().map(|(what, of)| (what, of(old), of(new))).find(|(_, old, new)| old != new)
+    difference(old, new, &aspects)
 }

@@ -11,6 +11,7 @@ use twox_hash::XxHash3_64;
 use super::rows::{TableRows, read_at};
 use super::scale::{self, ScaleKind, ScaleTensor};
 use super::{SourceDtype, SourceError, SourceInfo, SourcePart};
+use crate::aspect::{Aspect, difference};
 use crate::error::{Error, IoContext};
 use crate::family::{Family, FamilyTable};
 use crate::format::SourceRecord;
@@ -507,17 +508,14 @@ fn differs(table: &str, all: &SourceInfo, part: &SourceInfo) -> Result<(), Sourc
             }
         ),
     };
-    let aspects: [(&'static str, &dyn Fn(&SourceInfo) -> String); 3] = [
+    let aspects: [Aspect<'_, SourceInfo>; 3] = [
         ("type", &|info| info.dtype.name().into()),
         ("values per row", &|info| info.dim.to_string()),
         ("scales", &scales),
     ];
-    for (what, of) in aspects {
-        let (got, expected) = (of(part), of(all));
-        if got != expected {
-            let (table, tensor, first) = (table.into(), part.name.clone(), all.parts[0].name.clone());
-            return Err(SourceError::PartDiffers { table, tensor, what, got, expected, first });
-        }
+    if let Some((what, got, expected)) = difference(part, all, &aspects) {
+        let tensors = Box::new([all.parts[0].name.clone(), part.name.clone()]);
+        return Err(SourceError::PartDiffers { table: table.into(), tensors, what, got, expected });
     }
     Ok(())
 }

@@ -141,20 +141,18 @@ pub enum SourceError {
         after: String,
     },
     /// The tensors of a table do not agree.
-    #[error("table {table:?}: tensor {tensor:?} has {what} {got}, expected {expected} as tensor {first:?}")]
+    #[error("table {table:?}: tensor {:?} has {what} {got}, expected {expected} as tensor {:?}", .tensors[1], .tensors[0])]
     PartDiffers {
         /// The table.
         table: String,
-        /// Name of the tensor.
-        tensor: String,
+        /// Names of its first tensor and of the one that differs.
+        tensors: Box<[String; 2]>,
         /// In what.
         what: &'static str,
         /// Got.
         got: String,
         /// Expected.
         expected: String,
-        /// Name of the first tensor of the table.
-        first: String,
     },
     /// More rows than an id can name.
     #[error("table {table:?} has 2^63 rows or more, expected fewer")]
