@@ -172,7 +172,10 @@ fn tensors_that_are_no_tables_are_named() {
         assert_eq!(stderr, format!("error: in.safetensors: {fault}\n"));
     }
     let stderr = place.fails(&COMPRESS);
-    assert_eq!(stderr, "error: in.safetensors: checkpoint has no two-dimensional tensor of type F32, F16, BF16, F8_E4M3 or I8\n");
+    assert_eq!(
+        stderr,
+        "error: in.safetensors: checkpoint has no two-dimensional tensor of type F32, F16, BF16, F8_E4M3 or I8\n"
+    );
     assert_eq!(place.files(), ["in.safetensors"]);
 }
 
@@ -186,7 +189,9 @@ fn what_can_be_compressed_is_and_the_rest_is_reported_at_the_end() {
     assert!(run.stdout.starts_with("good: 4 rows of 32 F32 values"), "{}", run.stdout);
     let errors: Vec<_> = run.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 2, "{}", run.stderr);
-    assert!(errors[0].contains("\"nope\" is not in the checkpoint") && errors[1].contains("tensor \"odd\": row width 6"));
+    assert!(
+        errors[0].contains("\"nope\" is not in the checkpoint") && errors[1].contains("tensor \"odd\": row width 6")
+    );
     let inspected = place.json(0, &["inspect", "out.safetensors"]);
     assert_eq!(inspected["tables"].as_array().unwrap().len(), 1);
 
