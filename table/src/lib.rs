@@ -2,15 +2,16 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`source`] | tables in safetensors checkpoints, read in blocks |
+//! | [`source`] | tables in safetensors checkpoints of one file or many, read in blocks |
 //! | [`family`] | the model families whose tables are known |
 //! | [`Footprint`] | bytes before and after, per GPU and in all |
-//! | [`compress()`] | source tables to a table file: streamed, resumable |
-//! | [`TableFile`] | a table file, opened and checked, as segments for any backend |
+//! | [`compress()`] | source tables to table files: streamed, resumable, in parts |
+//! | [`join()`] | parts that many machines coded, to the files one would have written |
+//! | [`TableFile`] | a table file, or all that an index names, as segments for any backend |
 //! | [`Rewrite`] | a whole checkpoint made anew around its table files |
 //! | [`decompress()`] | a table file to an ordinary safetensors file |
 //! | [`verify()`], [`inspect()`] | checks and figures |
-//! | [`mod@format`], [`header`] | the metadata and the header, see `FORMAT.md` |
+//! | [`mod@format`], [`header`], [`index`] | the metadata, the header and the index of several files, see `FORMAT.md` |
 #![forbid(unsafe_code)]
 
 mod aspect;
