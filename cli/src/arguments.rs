@@ -202,9 +202,13 @@ pub(crate) struct Join {
 pub(crate) struct Decompress {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
-    /// The safetensors file to write
-    #[arg(long, short, value_name = "OUT.safetensors")]
+    /// The safetensors file to write; with --whole, the folder
+    #[arg(long, short, value_name = "OUT")]
     pub(crate) output: PathBuf,
+    /// Make this checkpoint anew with the restored tables in place of its own: what a serving stack that knows nothing
+    /// of condprog can load, to measure the loss
+    #[arg(long, value_name = "CHECKPOINT")]
+    pub(crate) whole: Option<PathBuf>,
     /// Number format
     #[arg(long, value_enum, default_value_t = RestoredAs::Bf16)]
     pub(crate) dtype: RestoredAs,

@@ -57,9 +57,11 @@ fn a_whole_checkpoint_keeps_all_but_its_tables() {
     let after = tensors(&place, "out");
     assert_eq!(after["head.weight"], before["head.weight"]);
     assert!(TABLES.iter().all(|table| !after.contains_key(*table) || after[*table].0 == Dtype::U8));
-    let config: Value = serde_json::from_slice(&place.read("out/config.json")).unwrap();
-    assert_eq!((&config["model_type"], &config["quantization_config"]["quant_method"]), (&json!("x"), &json!("fp8")));
-    let table = &config["quantization_config"]["condprog"]["tables"][TABLES[1]];
+    let config =
+        |folder: &str| -> Value { serde_json::from_slice(&place.read(&format!("{folder}/config.json"))).unwrap() };
+    let made = config("out");
+    assert_eq!((&made["model_type"], &made["quantization_config"]["quant_method"]), (&json!("x"), &json!("fp8")));
+    let table = &made["quantization_config"]["condprog"]["tables"][TABLES[1]];
     assert_eq!((&table["rows"], &table["dim"]), (&json!(211), &json!(64)));
     assert_eq!(place.read("out/tokenizer.json"), b"{}");
 
@@ -69,6 +71,20 @@ fn a_whole_checkpoint_keeps_all_but_its_tables() {
     let rows =
         |path: &str| place.ok(&["rows", path, "--tensor", TABLES[1], "--ids", "210,0,64,-1", "--missing", "zero"]);
     assert_eq!(rows("out"), rows("one.safetensors"));
+
+    // And back: what a program that knows nothing of table files can load.
+    place.ok(&["decompress", "out", "-o", "back", "--whole", "in", "--dtype", "source"]);
+    let back = tensors(&place, "back");
+    let kind = |all: &BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>| {
+        all.iter().map(|(name, (dtype, shape, _))| (name.clone(), *dtype, shape.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!((kind(&back), &back["head.weight"]), (kind(&before), &before["head.weight"]));
+    assert_eq!(config("back"), config("in"));
+    let restored = place.ok(&["rows", "one.safetensors", "--tensor", TABLES[0], "--ids", "7"]);
+    let values: Vec<f32> = restored.trim().split(['\t', ' ']).skip(1).map(|value| value.parse().unwrap()).collect();
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(back[TABLES[0]].2[7 * 256..8 * 256], bytes);
+
     // The input is as it was.
     assert_eq!(tensors(&place, "in"), before);
 

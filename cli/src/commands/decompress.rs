@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use condprog_cpu::Access;
-use condprog_table::{DecompressOptions, TableFile, decompress};
+use condprog_table::{DecompressOptions, Rewrite, TableFile, decompress};
 use serde_json::json;
 
 use crate::Outcome;
@@ -11,6 +11,9 @@ use crate::error::Error;
 use crate::text::{bytes, count, plural};
 use crate::ui::Ui;
 
+/// The file of restored tables in a whole checkpoint.
+const WHOLE_TABLES: &str = "condprog-restored.safetensors";
+
 pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
     let options = DecompressOptions {
@@ -18,9 +21,27 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
         threads: arguments.threads.count,
         force: arguments.force.on,
     };
+    let rewrite = match &arguments.whole {
+        Some(checkpoint) => {
+            let tensors = file.tables().iter().flat_map(|table| table.source.tensors());
+            let replaced = tensors.flat_map(|part| part.scale.map(|scale| scale.name).into_iter().chain([part.name]));
+            Some(Rewrite::begin(checkpoint, &arguments.output, replaced.collect(), arguments.force.on)?)
+        }
+        None => None,
+    };
+    let output = match rewrite {
+        Some(_) => arguments.output.join(WHOLE_TABLES),
+        None => arguments.output.clone(),
+    };
+    // What a run before this has restored is not known to be of the same table: it is done again.
+    let options =
+        DecompressOptions { force: options.force || rewrite.as_ref().is_some_and(Rewrite::is_resumed), ..options };
     let progress = ui.progress();
-    let written = decompress(&file, &arguments.output, &options, &|update| progress.step(update))?;
+    let written = decompress(&file, &output, &options, &|update| progress.step(update))?;
     drop(progress);
+    if let Some(rewrite) = rewrite {
+        rewrite.finish(&[], std::slice::from_ref(&output))?;
+    }
     let dtype = arguments.dtype.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
     let tables =
         file.tables().iter().map(|table| json!({ "name": table.source.name, "rows": table.rows, "dim": table.dim }));

@@ -302,7 +302,8 @@ impl Rewrite {
         self.marker.write_at(0, identity.as_bytes())
     }
 
-    /// Makes the output whole around its table files: `files`, which hold `tables`. The index comes last.
+    /// Makes the output whole around its table files: `files`, which hold `tables`. The index comes last. Files that hold
+    /// restored tensors have no tables: `config.json` then stays as it is.
     ///
     /// # Errors
     /// [`Error::Rewrite`] for a table file that is not in the output or collides with the rest of it, [`Error::Io`],
@@ -340,7 +341,9 @@ impl Rewrite {
         }
         if let Some(mut config) = self.config.take() {
             let path = self.output.join(CONFIG);
-            config::add_tables(&mut config, tables).map_err(|source| source.at(&path))?;
+            if !tables.is_empty() {
+                config::add_tables(&mut config, tables).map_err(|source| source.at(&path))?;
+            }
             write_text(&path, &(config.text(0) + "\n"))?;
         }
         let text = index_text(std::mem::take(&mut self.index), &tensors, report.total_size);
