@@ -170,7 +170,8 @@ impl Checkpoint {
         let mut absent: Vec<_> =
             self.tensors.iter().filter(|(_, at)| matches!(at, At::Absent(_))).map(|(name, _)| name.as_str()).collect();
         absent.sort_unstable();
-        self.names.iter().map(String::as_str).chain(absent)
+        let is_there = |name: &&String| !matches!(self.tensors.get(*name), Some(At::Absent(_)));
+        self.names.iter().filter(is_there).map(String::as_str).chain(absent)
     }
 
     /// The tensors whose files are there, with their files.
