@@ -217,8 +217,12 @@ fn a_run_cut_short_anywhere_goes_on() {
         // Killed: nothing is cleaned up. What has a name is whole, what was being made has another.
         drop(begun);
         fs::create_dir_all(output.join("sub/deep")).unwrap();
-        for name in &order[..done] {
-            fs::write(output.join(name), &expected[Path::new(name)]).unwrap();
+        // The first as a link, the others as copies.
+        for (place, name) in order[..done].iter().enumerate() {
+            match place {
+                0 => fs::hard_link(folder.path("blobs/c0ffee"), output.join(name)).unwrap(),
+                _ => fs::write(output.join(name), &expected[Path::new(name)]).unwrap(),
+            }
         }
         if let Some(name) = order.get(done) {
             fs::write(output.join(format!("{name}.condprog-partial")), "half a file, longer than some").unwrap();
@@ -227,7 +231,10 @@ fn a_run_cut_short_anywhere_goes_on() {
         assert_eq!(error.code(), "other-run", "{error}");
         let again = Rewrite::begin(&input, &output, replaced(), false).unwrap();
         assert!(again.is_resumed());
-        again.finish(&report.tables, &report.files).unwrap();
+        let report = again.finish(&report.tables, &report.files).unwrap();
+        // Copies stay what they are.
+        let copies = done.clamp(1, 3) as u64 - 1;
+        assert_eq!((report.linked, report.copied), (3 - copies, copies), "cut short after {done} files");
         let got: BTreeMap<_, _> = contents(&output)
             .into_iter()
             .map(|(path, c)| (path.strip_prefix(&output).unwrap().to_path_buf(), c))
