@@ -15,8 +15,8 @@ use crate::file::TableFile;
 use crate::format::TableInfo;
 use crate::fp8;
 use crate::header::{Header, METADATA_KEY, TensorEntry};
-use crate::journal::JOURNAL_SUFFIX;
-use crate::output::{Partial, refuse_same, with_suffix};
+use crate::journal;
+use crate::output::{Partial, refuse_same};
 use crate::source::{ScaleKind, ScaleTensor, SourceDtype, number_at_least, number_bytes, number_size};
 use crate::stream::{Counter, Progress, Stage, default_block_rows, on_threads};
 
@@ -61,13 +61,13 @@ pub fn decompress(
     progress: &Progress<'_>,
 ) -> Result<u64, Error> {
     let output = output.as_ref();
-    refuse_same(file.path(), output)?;
+    file.files().try_for_each(|file| refuse_same(file, output))?;
     on_threads(options.threads, || {
         let tensors = file.tables().iter().map(|table| tensors(table, options.dtype)).collect::<Result<Vec<_>, _>>()?;
         let tensors: Vec<_> = tensors.into_iter().flatten().collect();
         let layout = layout(output, &tensors)?;
+        journal::refuse(output, "decompress", options.force)?;
         let mut partial = Partial::open(output, options.force)?;
-        refuse_journal(output, partial.path(), options.force)?;
         match restore(file, &layout, &tensors, &mut partial, progress) {
             Ok(()) => {
                 let bytes = partial.length();
@@ -80,16 +80,6 @@ pub fn decompress(
             }
         }
     })
-}
-
-/// A journal beside the output means hours of somebody's work in the unfinished file.
-fn refuse_journal(output: &Path, partial: &Path, force: bool) -> Result<(), Error> {
-    let journal = with_suffix(output, JOURNAL_SUFFIX);
-    if !force && journal.exists() {
-        let (got, expected) = ("compress".into(), "decompress".into());
-        return Err(Error::OtherRun { path: partial.into(), what: "the command", got, expected });
-    }
-    Ok(())
 }
 
 /// A tensor of a source to restore.

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, IoContext};
 use crate::format::{TableInfo, Zeroed};
-use crate::output::write_error;
+use crate::output::{partial_path, with_suffix, write_error};
 
 /// What the name of a journal has at its end.
 pub(crate) const JOURNAL_SUFFIX: &str = ".condprog-journal";
 
-/// What a run was asked for. Two runs with equal heads write equal files.
+/// What a run was asked for. Two runs with equal heads write equal files, but for their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
     /// The version of this crate: another one may find other codes.
@@ -26,6 +26,10 @@ pub(crate) struct Head {
     pub(crate) sources: Vec<String>,
     /// Bytes that a file may have.
     pub(crate) shard_bytes: Option<u64>,
+    /// Whether the output is a part, to be joined with others.
+    pub(crate) is_part: bool,
+    /// Names of the files.
+    pub(crate) names: Vec<String>,
     /// The tables of each file as planned, counts and checksums not yet known.
     pub(crate) files: Vec<Vec<TableInfo>>,
 }
@@ -41,6 +45,16 @@ pub(crate) struct Entry {
     pub(crate) checksum: u64,
     /// Rows that became zero.
     pub(crate) counts: Zeroed,
+}
+
+/// Refuses to write over the unfinished output of a compression: it is hours of somebody's work.
+pub(crate) fn refuse(output: &Path, command: &str, force: bool) -> Result<(), Error> {
+    let journal = with_suffix(output, JOURNAL_SUFFIX);
+    if !force && journal.try_exists().context("look for", &journal)? {
+        let (path, got, expected) = (partial_path(output), "compress".into(), command.into());
+        return Err(Error::OtherRun { path, what: "the command", got, expected });
+    }
+    Ok(())
 }
 
 pub(crate) struct Journal {

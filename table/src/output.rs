@@ -25,7 +25,7 @@ impl Partial {
     /// Opens or creates the unfinished output, locked against other processes.
     pub(crate) fn open(output: &Path, force: bool) -> Result<Partial, Error> {
         refuse_existing(output, force)?;
-        let path = with_suffix(output, PARTIAL_SUFFIX);
+        let path = partial_path(output);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -33,30 +33,27 @@ impl Partial {
             .truncate(false)
             .open(&path)
             .context("create", &path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: output.into() }),
-            // Some network file systems have no locks.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(error)) => return Err(error).context("lock", &path),
-        }
+        lock(&file, &path, output)?;
         // Whoever held the lock may have finished meanwhile.
         refuse_existing(output, force)?;
         let length = file.metadata().context("read", &path)?.len();
         Ok(Partial { output: output.into(), path, file, length })
     }
 
-    /// Makes a finished output unfinished again: a run that was killed while it renamed its files goes on with it. Only
-    /// where there is no unfinished one, and `is_own` knows it.
-    pub(crate) fn take_back(output: &Path, is_own: impl Fn(&Path) -> bool) -> Result<(), Error> {
-        let path = with_suffix(output, PARTIAL_SUFFIX);
-        if path.try_exists().context("look for", &path)? || !is_own(output) {
-            return Ok(());
+    /// Makes a finished output unfinished again: a run that was killed while it renamed its files goes on with it. Its
+    /// journal must be there still, once the file is locked: else another process has finished meanwhile.
+    pub(crate) fn take_back(output: &Path, journal: &Path) -> Result<Partial, Error> {
+        let path = partial_path(output);
+        let mut file = OpenOptions::new().read(true).write(true).open(output).context("open", output)?;
+        lock(&file, output, output)?;
+        if !journal.try_exists().context("look for", journal)? {
+            return Err(Error::OutputExists { path: output.into() });
         }
         fs::rename(output, &path).context("take back", output)?;
-        let file = OpenOptions::new().write(true).open(&path).context("open", &path)?;
         // An unfinished file starts with zeros.
-        (&file).write_all(&[0; 8]).context("write", &path)
+        file.write_all(&[0; 8]).context("write", &path)?;
+        let length = file.metadata().context("read", &path)?.len();
+        Ok(Partial { output: output.into(), path, file, length })
     }
 
     /// Where the unfinished output is.
@@ -85,8 +82,8 @@ impl Partial {
         read.context("read", &self.path)
     }
 
-    /// Makes the output durable and gives it its name.
-    pub(crate) fn finish(self, force: bool) -> Result<(), Error> {
+    /// Makes the output durable and gives it its name. It stays locked until `self` is dropped.
+    pub(crate) fn finish(&self, force: bool) -> Result<(), Error> {
         self.file.sync_all().map_err(|error| self.write_error(error))?;
         refuse_existing(&self.output, force)?;
         fs::rename(&self.path, &self.output).context("finish", &self.output)?;
@@ -102,6 +99,22 @@ impl Partial {
 
     fn write_error(&self, error: io::Error) -> Error {
         write_error(error, &self.path, self.length)
+    }
+}
+
+/// The name of an output that is not finished.
+pub(crate) fn partial_path(output: &Path) -> PathBuf {
+    with_suffix(output, PARTIAL_SUFFIX)
+}
+
+/// Locks a file against other processes that write the same output.
+fn lock(file: &File, path: &Path, output: &Path) -> Result<(), Error> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Error::Busy { path: output.into() }),
+        // Some network file systems have no locks.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(error)) => Err(error).context("lock", path),
     }
 }
 

@@ -1,17 +1,19 @@
 //! The files of an output: unfinished until all are whole, then renamed one after another, the index last.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::CompressReport;
-use super::plan::Plan;
+use super::plan::{Plan, PlannedFile};
 use crate::checksum;
-use crate::error::Error;
+use crate::error::{Error, IoContext};
 use crate::file::TableFile;
 use crate::format::{self, KEY_PART, TableInfo, Zeroed};
 use crate::index::Index;
-use crate::output::{Partial, refuse_existing};
+use crate::journal::Head;
+use crate::output::{Partial, partial_path, refuse_existing};
 
 /// What is known of a segment when its rows are written.
 #[derive(Clone, Debug, Default)]
@@ -25,24 +27,49 @@ pub(super) struct Finished {
 pub(super) struct Files(Vec<Partial>);
 
 impl Files {
-    /// Opens or creates the unfinished files. Those that a killed run has renamed already, with its journal still there,
-    /// are taken back.
-    pub(super) fn open(plan: &Plan, force: bool, is_same_run: bool) -> Result<Files, Error> {
-        if is_same_run {
-            for (file, tables) in plan.files.iter().zip(&plan.head.files) {
-                Partial::take_back(&file.path, |path| {
-                    TableFile::open(path).is_ok_and(|found| as_planned(found.tables()) == as_planned(tables))
-                })?;
-            }
+    /// Opens or creates the unfinished files. `journal` is that of an equal run, if there is one: files that it has
+    /// renamed already when it was killed are taken back.
+    pub(super) fn open(plan: &Plan, force: bool, journal: Option<&Path>) -> Result<Files, Error> {
+        let may_be_own = |output: &Path| journal.filter(|_| !partial_path(output).exists());
+        let own_index = plan.index.as_deref().and_then(|path| {
+            let is_own = Index::read(path).is_ok_and(|found| found == index(plan));
+            may_be_own(path).filter(|_| is_own).map(|journal| (path, journal))
+        });
+        let own_file = |file: usize| {
+            let path = &plan.files[file].path;
+            may_be_own(path).filter(|_| is_as_planned(path, &plan.head.files[file]))
+        };
+        let own: Vec<_> = (0..plan.files.len()).map(own_file).collect();
+        // All of them are looked at before any is touched.
+        let own_outputs = own.iter().map(Option::is_some).chain([own_index.is_some()]);
+        for (output, _) in plan.outputs().zip(own_outputs).filter(|(_, is_own)| !is_own) {
+            refuse_existing(output, force)?;
         }
-        // All of them before any is created.
-        plan.outputs().try_for_each(|output| refuse_existing(output, force))?;
-        plan.files.iter().map(|file| Partial::open(&file.path, force)).collect::<Result<_, _>>().map(Files)
+        if let Some((path, journal)) = own_index {
+            Partial::take_back(path, journal)?;
+        }
+        let open = |(file, own): (&PlannedFile, Option<&Path>)| match own {
+            Some(journal) => Partial::take_back(&file.path, journal),
+            None => Partial::open(&file.path, force),
+        };
+        plan.files.iter().zip(own).map(open).collect::<Result<_, _>>().map(Files)
     }
 
-    /// One of the files, for messages about all.
-    pub(super) fn path(&self) -> &Path {
-        self.0[0].path()
+    /// The first of the unfinished files of another run, if anything has been written to them.
+    pub(super) fn of_other_run(output: &Path, head: &Head) -> Option<PathBuf> {
+        let paths = head.names.iter().map(|name| partial_path(&output.with_file_name(name)));
+        let mut begun = paths.filter(|path| fs::metadata(path).is_ok_and(|about| about.len() > 0));
+        begun.next()
+    }
+
+    /// Removes the unfinished files of another run.
+    pub(super) fn discard_other_run(output: &Path, head: &Head) -> Result<(), Error> {
+        for path in head.names.iter().map(|name| output.with_file_name(name)) {
+            if partial_path(&path).try_exists().context("look for", &path)? {
+                Partial::open(&path, true)?.discard();
+            }
+        }
+        Ok(())
     }
 
     /// Whether anything has been written.
@@ -73,9 +100,10 @@ impl Files {
         self.0.into_iter().for_each(Partial::discard);
     }
 
-    /// Writes checksums and headers, gives the files their names, and writes the index.
+    /// Writes checksums and headers, gives the files their names, and writes the index. All stay locked until `self` is
+    /// dropped, so that nobody takes the first for what a killed run has left while the last is still to come.
     pub(super) fn finish(
-        mut self,
+        &mut self,
         mut plan: Plan,
         finished: &[Finished],
         force: bool,
@@ -101,7 +129,7 @@ impl Files {
             file.write_at(0, &header)?;
         }
         let file_bytes = self.0.iter().map(Partial::length).sum();
-        self.0.into_iter().try_for_each(|file| file.finish(force))?;
+        self.0.iter().try_for_each(|file| file.finish(force))?;
         if let Some(path) = &plan.index {
             let mut file = Partial::open(path, force)?;
             let json = index(&plan).to_json();
@@ -122,8 +150,11 @@ fn report(plan: Plan, file_bytes: u64) -> Result<CompressReport, Error> {
     Ok(CompressReport { tables, files, index: plan.index, file_bytes, resumed_rows: 0 })
 }
 
-/// The report on an output that is there as planned.
+/// The report on an output that is there as planned, none of it unfinished.
 pub(super) fn finished(mut plan: Plan) -> Option<CompressReport> {
+    if plan.outputs().any(|output| partial_path(output).exists()) {
+        return None;
+    }
     for (file, tables) in plan.files.iter().zip(&mut plan.head.files) {
         let found = TableFile::open(&file.path).ok()?;
         let is_part = found.metadata(KEY_PART) == file.part.as_deref();
@@ -150,6 +181,11 @@ fn index(plan: &Plan) -> Index {
     }
     index.metadata.insert("total_size".into(), Value::from(total));
     index
+}
+
+/// Whether a file has these tables, whatever their counts and checksums.
+fn is_as_planned(path: &Path, tables: &[TableInfo]) -> bool {
+    TableFile::open(path).is_ok_and(|found| as_planned(found.tables()) == as_planned(tables))
 }
 
 /// Tables without what is known only when their rows are coded.

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use condprog_cpu::Access;
 
-use super::CompressReport;
 use super::files::{Files, Finished};
 use super::plan::{Plan, Whole, WholeTable};
+use super::{CompressReport, ScaleMode};
 use crate::aspect::{Aspect, difference};
 use crate::checksum;
 use crate::error::Error;
 use crate::file::{TableFile, block_range};
-use crate::format::KEY_PART;
+use crate::format::{KEY_PART, SegmentInfo};
+use crate::journal;
 use crate::output::refuse_same;
 use crate::stream::{Counter, Progress, Stage};
 
@@ -47,18 +48,18 @@ pub fn join(
     let pieces =
         (0..whole.tables.len()).map(|table| cover(&parts, &whole.tables[table])).collect::<Result<Vec<_>, _>>()?;
     let mut plan = Plan::new(whole, Vec::new(), output, None)?;
-    for part in &parts {
-        plan.outputs().try_for_each(|output| refuse_same(part.file.path(), output))?;
+    for part in parts.iter().flat_map(|part| part.file.files()) {
+        plan.outputs().try_for_each(|output| refuse_same(part, output))?;
     }
-    let mut files = Files::open(&plan, options.force, false)?;
+    journal::refuse(output, "join", options.force)?;
+    let mut files = Files::open(&plan, options.force, None)?;
     let mut counter = Counter::new(Stage::Join, progress, 0, plan.rows());
-    match copy(&parts, &pieces, &mut plan, &mut files, &mut counter) {
-        Ok(finished) => files.finish(plan, &finished, options.force),
-        Err(error) => {
-            files.discard();
-            Err(error)
-        }
+    let joined = copy(&parts, &pieces, &mut plan, &mut files, &mut counter)
+        .and_then(|finished| files.finish(plan, &finished, options.force));
+    if joined.is_err() {
+        files.discard();
     }
+    joined
 }
 
 /// A part, and the whole it is of.
@@ -86,9 +87,12 @@ impl Part {
         for table in file.tables() {
             let known = whole.tables.iter().find(|whole| whole.name == table.name);
             let fits = known.is_some_and(|whole| {
-                whole.source == table.source && whole.source.shape == [table.table_rows, u64::from(table.dim)]
+                let of_whole = (&whole.source, &whole.scale_rule, whole.effort);
+                of_whole == (&table.source, &table.scale_rule, table.effort)
             });
-            if !fits || table.segments.iter().any(|segment| segment.zeroed.is_none()) {
+            let is_global = table.scale_rule == ScaleMode::Global.name();
+            let lacks = |segment: &SegmentInfo| segment.zeroed.is_none() || segment.global_scale.is_some() != is_global;
+            if !fits || table.segments.iter().any(lacks) {
                 return Err(bad(format!("table {:?} is not one of its whole", table.name)));
             }
         }

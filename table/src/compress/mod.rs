@@ -260,9 +260,8 @@ fn run(
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
     let journal_path = with_suffix(output, JOURNAL_SUFFIX);
-    let earlier = Journal::read(&journal_path)?;
-    let is_same = earlier.as_ref().is_some_and(|(head, _)| differ(head, &plan.head).is_none());
-    let mut files = Files::open(&plan, options.force, is_same)?;
+    let earlier = same_run(Journal::read(&journal_path)?, &plan, output, options.force)?;
+    let mut files = Files::open(&plan, options.force, earlier.as_ref().map(|_| journal_path.as_path()))?;
     let earlier = earlier.filter(|_| files.are_begun());
     let (fresh, mut journal, mut done) = match resume(earlier, &mut plan, &mut files, options)? {
         Some(done) => (false, Journal::go_on(journal_path, plan.file_bytes())?, done),
@@ -297,8 +296,28 @@ fn run(
         finished[segment].zeroed += entry.counts;
     }
     let report = files.finish(plan, &finished, options.force)?;
+    // The files are locked as long as there is a journal.
     journal.remove()?;
+    drop(files);
     Ok(CompressReport { resumed_rows, ..report })
+}
+
+/// The journal of an earlier run, if that was asked for the same. Another one that has left unfinished files is refused,
+/// or makes room.
+fn same_run(
+    earlier: Option<(Head, Vec<Entry>)>,
+    plan: &Plan,
+    output: &Path,
+    force: bool,
+) -> Result<Option<(Head, Vec<Entry>)>, Error> {
+    let Some((head, entries)) = earlier else { return Ok(None) };
+    let Some((what, got, expected)) = differ(&head, &plan.head) else { return Ok(Some((head, entries))) };
+    match Files::of_other_run(output, &head) {
+        Some(path) if !force => return Err(Error::OtherRun { path, what, got, expected }),
+        Some(_) => Files::discard_other_run(output, &head)?,
+        None => {}
+    }
+    Ok(None)
 }
 
 /// What an earlier run has done, if there was one. Its global scales are taken over: they follow from the same source.
@@ -309,12 +328,6 @@ fn resume(
     options: &CompressOptions,
 ) -> Result<Option<Done>, Error> {
     let Some((head, entries)) = earlier else { return Ok(None) };
-    if let Some((what, got, expected)) = differ(&head, &plan.head) {
-        if options.force {
-            return Ok(None);
-        }
-        return Err(Error::OtherRun { path: files.path().into(), what, got, expected });
-    }
     if !files.have_length(plan) {
         return Ok(None);
     }

@@ -23,6 +23,9 @@ use crate::journal::Head;
 use crate::source::SourceInfo;
 use crate::stream::default_block_rows;
 
+/// Files of an output: their names count with five digits.
+const MOST_FILES: usize = 99_999;
+
 /// All tables of an output, however it is split among files and machines. Parts carry it, and join when it is equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Whole {
@@ -126,7 +129,7 @@ impl Whole {
                 let layout = whole.layout(run.rate_quarters)?;
                 let end = first + run.rows;
                 while first < end {
-                    let rows = whole.rows_within(room, layout).min(end - first);
+                    let rows = whole.rows_within(room, end - first, layout);
                     let is_empty = files.last().is_none_or(Vec::is_empty);
                     if rows == 0 && is_empty {
                         let least = whole.bytes(whole.block_rows.min(end - first), layout);
@@ -134,6 +137,11 @@ impl Whole {
                         return Err(Error::Option { option: "bytes per file", got: room, expected });
                     }
                     if rows == 0 {
+                        if files.len() == MOST_FILES {
+                            let expected = format!("enough for {MOST_FILES} files to hold all tables");
+                            let got = self.shard_bytes.unwrap_or(u64::MAX);
+                            return Err(Error::Option { option: "bytes per file", got, expected });
+                        }
                         files.push(Vec::new());
                         room = self.shard_bytes.unwrap_or(u64::MAX);
                         continue;
@@ -171,24 +179,22 @@ impl Whole {
                     let expected = format!("below the number of shares, {of}");
                     return Err(Error::Option { option: "share", got: index, expected });
                 }
-                let total: u128 = self.tables.iter().map(|table| u128::from(rows(table))).sum();
+                let blocks = |table: &WholeTable| u128::from(rows(table).div_ceil(table.block_rows));
+                let total: u128 = self.tables.iter().map(blocks).sum();
+                if u128::from(of) > total {
+                    let expected = format!("at most {total}, a block of rows each");
+                    return Err(Error::Option { option: "number of shares", got: of, expected });
+                }
                 let edge = |index: u64| total * u128::from(index) / u128::from(of);
                 let mut start = 0u128;
                 let mut share = Vec::new();
                 for table in &self.tables {
-                    let block = table.block_rows;
-                    // Within a table shares end where blocks do, so that the same block is not coded by two.
-                    let within = |edge: u128| match edge.saturating_sub(start) {
-                        at if at >= u128::from(rows(table)) => rows(table),
-                        at => at as u64 / block * block,
+                    let within = |edge: u128| {
+                        let block = edge.saturating_sub(start).min(blocks(table)) as u64;
+                        block.saturating_mul(table.block_rows).min(rows(table))
                     };
                     share.push(within(edge(index))..within(edge(index + 1)));
-                    start += u128::from(rows(table));
-                }
-                if share.iter().all(Range::is_empty) {
-                    let blocks: u64 = self.tables.iter().map(|table| rows(table).div_ceil(table.block_rows)).sum();
-                    let expected = format!("at most {blocks}, a block of rows each: share {index} would be empty");
-                    return Err(Error::Option { option: "number of shares", got: of, expected });
+                    start += blocks(table);
                 }
                 Ok(share)
             }
@@ -238,11 +244,11 @@ impl WholeTable {
         records.saturating_add(8 * rows.div_ceil(self.block_rows))
     }
 
-    /// Rows in whole blocks that have room, or all there can be.
-    fn rows_within(&self, room: u64, layout: Layout) -> u64 {
-        match room {
-            u64::MAX => u64::MAX,
-            room => room / self.bytes(self.block_rows, layout) * self.block_rows,
+    /// Of so many rows, those that have room: all, or whole blocks of them.
+    fn rows_within(&self, room: u64, rows: u64, layout: Layout) -> u64 {
+        match self.bytes(rows, layout) <= room {
+            true => rows,
+            false => room / self.bytes(self.block_rows, layout) * self.block_rows,
         }
     }
 }
@@ -302,6 +308,8 @@ impl Plan {
             writer: whole.writer.clone(),
             sources: identities,
             shard_bytes: whole.shard_bytes,
+            is_part: part.is_some(),
+            names: paths.iter().map(|path| file_name(path)).collect(),
             files: Vec::new(),
         };
         let index = shard_bytes.map(|_| index_path(output));
@@ -437,9 +445,13 @@ impl TableInfo {
     }
 }
 
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// A name without `.safetensors`.
 fn stem(output: &Path) -> String {
-    let name = output.file_name().unwrap_or_default().to_string_lossy();
+    let name = file_name(output);
     name.strip_suffix(".safetensors").unwrap_or(&name).to_string()
 }
 
@@ -466,7 +478,7 @@ pub(super) fn differ(old: &Head, new: &Head) -> Option<(&'static str, String, St
     let each = |head: &Head, text: &dyn Fn(&TableInfo) -> String| {
         tables(head).map(|table| format!("{:?}: {}", table.name, text(table))).collect::<Vec<_>>().join("; ")
     };
-    let aspects: [Aspect<'_, Head>; 9] = [
+    let aspects: [Aspect<'_, Head>; 10] = [
         ("the version of condprog", &|head| head.writer.clone()),
         ("the list of tables", &|head| {
             let mut names: Vec<_> = tables(head).map(|table| table.name.as_str()).collect();
@@ -483,8 +495,10 @@ pub(super) fn differ(old: &Head, new: &Head) -> Option<(&'static str, String, St
         ("the effort", &|head| each(head, &|table| table.effort.to_string())),
         ("the scale rule", &|head| each(head, &|table| table.scale_rule.clone())),
         ("the size of files", &|head| head.shard_bytes.map_or("not limited".into(), |bytes| format!("{bytes} bytes"))),
+        ("the output", &|head| if head.is_part { "a part" } else { "whole tables" }.into()),
         ("the part", &|head| {
-            each(head, &|table| format!("rows {} to {}", table.first_row, table.first_row + table.rows - 1))
+            let rows = |table: &TableInfo| table.first_row..table.first_row.saturating_add(table.rows);
+            each(head, &|table| format!("rows {:?}", rows(table)))
         }),
         ("the rate", &|head| each(head, &rates)),
     ];

@@ -30,8 +30,8 @@ pub struct Checkpoint {
     tensors: HashMap<String, At>,
     /// Names in the order of files and of their data.
     names: Vec<String>,
-    /// Whether an index names the files.
-    indexed: bool,
+    /// The index that names the files, if one does.
+    index: Option<PathBuf>,
 }
 
 /// A safetensors file of a checkpoint.
@@ -89,7 +89,7 @@ impl Checkpoint {
             files: Vec::new(),
             tensors: HashMap::new(),
             names: Vec::new(),
-            indexed: false,
+            index: None,
         };
         match index::place(path)? {
             index::Place::File(file) => checkpoint.add(CheckpointFile::open(file)?, None),
@@ -99,8 +99,8 @@ impl Checkpoint {
     }
 
     fn open_index(&mut self, path: &Path) -> Result<(), Error> {
-        self.indexed = true;
         let index = Index::read(path)?;
+        self.index = Some(path.into());
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut absent = HashMap::new();
         for name in index.files() {
@@ -157,7 +157,12 @@ impl Checkpoint {
 
     /// Whether an index names the files.
     pub fn is_indexed(&self) -> bool {
-        self.indexed
+        self.index.is_some()
+    }
+
+    /// The index that names the files, if one does.
+    pub(crate) fn index(&self) -> Option<&Path> {
+        self.index.as_deref()
     }
 
     /// The files that are there, with their headers.
@@ -351,9 +356,12 @@ impl Checkpoint {
     fn matching<'a>(&'a self, patterns: &'a [String]) -> Result<Vec<&'a str>, SourceError> {
         let scales = self.names_of_scales();
         let is_candidate = |name: &&str| {
-            let Some(tensor) = self.tensor(name) else { return false };
-            let is_matrix = tensor.shape.len() == 2 && !tensor.shape.contains(&0);
-            is_matrix && SourceDtype::from_name(&tensor.dtype).is_some() && !scales.contains(*name)
+            // One that is not there, or is there twice, may be a table: asked what it is, it says so.
+            let is_table = self.tensor(name).is_none_or(|tensor| {
+                let is_matrix = tensor.shape.len() == 2 && !tensor.shape.contains(&0);
+                is_matrix && SourceDtype::from_name(&tensor.dtype).is_some()
+            });
+            is_table && !scales.contains(*name)
         };
         let all = || self.names().collect::<Vec<_>>();
         let mut names: Vec<&str> = Vec::new();
@@ -449,7 +457,7 @@ impl Checkpoint {
         let is_there = |name: &&String| self.tensors.contains_key(*name);
         let mut found: Vec<_> = own.iter().filter(is_there).collect();
         // What lies beside a tensor is its scale only when it is one number: else it belongs to something else.
-        let is_number = |name: &&String| self.tensor(name).is_none_or(|entry| entry.shape.iter().product::<u64>() == 1);
+        let is_number = |name: &&String| self.tensor(name).is_none_or(|entry| entry.shape.iter().all(|&size| size == 1));
         found.extend(beside.iter().filter(is_there).filter(is_number));
         match found.as_slice() {
             [one] => Ok((*one).clone()),

@@ -69,7 +69,9 @@ impl TableRows {
             first += part.rows;
         }
         let identity = opened.identities.join("; ");
-        Ok(TableRows { info, identity, paths: opened.paths, files: opened.files, parts })
+        // The index comes after the files whose places are counted.
+        let paths = opened.paths.into_iter().chain(checkpoint.index().map(PathBuf::from)).collect();
+        Ok(TableRows { info, identity, paths, files: opened.files, parts })
     }
 
     /// Reads rows of one part, counted from its first.
