@@ -87,7 +87,7 @@ fn other_parameters_are_refused_and_force_starts_over() {
     let folder = Folder::new();
     let (input, output) = (input(&folder), folder.path("out"));
     stopped_after(8, &input, &output, &options(BLOCK)).unwrap_err();
-    let halves = vec![SegmentPlan { rows: 15, rate: Rate::TWO }; 2];
+    let halves = [Rate::TWO, Rate::MIN].map(|rate| SegmentPlan { rows: 15, rate }).to_vec();
     let base = || options(BLOCK);
     let others = [
         (CompressOptions { effort: 1, ..base() }, "the effort was \"t\": 0, is \"t\": 1"),

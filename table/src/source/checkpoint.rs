@@ -334,7 +334,8 @@ impl Checkpoint {
     /// a format that can be read. Scales come with their tables, however they are matched.
     ///
     /// A pattern is a name, or has `*`, `?` and `[...]` in it. A name must be a table. A pattern with wildcards takes
-    /// the tables among what it matches, and must match one.
+    /// the tables among what it matches, and must match one. A tensor whose file is not there may be a table, so
+    /// it counts as one.
     ///
     /// # Errors
     /// [`Error::Source`] when a pattern is malformed or selects nothing, a named tensor is no table, or a tensor lacks
@@ -457,7 +458,8 @@ impl Checkpoint {
         let is_there = |name: &&String| self.tensors.contains_key(*name);
         let mut found: Vec<_> = own.iter().filter(is_there).collect();
         // What lies beside a tensor is its scale only when it is one number: else it belongs to something else.
-        let is_number = |name: &&String| self.tensor(name).is_none_or(|entry| entry.shape.iter().all(|&size| size == 1));
+        let is_number =
+            |name: &&String| self.tensor(name).is_none_or(|entry| entry.shape.iter().all(|&size| size == 1));
         found.extend(beside.iter().filter(is_there).filter(is_number));
         match found.as_slice() {
             [one] => Ok((*one).clone()),
