@@ -206,7 +206,8 @@ impl Checkpoint {
         }
     }
 
-    /// What a tensor is as a table.
+    /// What a tensor is as a table. Its own type says whether it has scales: what is called a scale beside a tensor of a
+    /// float type was left over by other tools, and is not looked at.
     ///
     /// # Errors
     /// [`Error::Source`] when it is none, [`Error::Io`] when its scale cannot be read.

@@ -1,9 +1,11 @@
 //! Small safetensors files, made with the `safetensors` crate, so that this crate's own reader is held against it.
 #![allow(dead_code, reason = "every test file takes its part")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use condprog_table::source::RowSource;
 use condprog_table::{CompressOptions, CompressReport, Error, compress_file, quiet};
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
@@ -33,10 +35,42 @@ impl Folder {
 /// A tensor: name, type, shape, bytes.
 pub(crate) type Tensor = (&'static str, Dtype, Vec<usize>, Vec<u8>);
 
-pub(crate) fn write(path: &Path, tensors: &[Tensor]) {
-    let views =
-        tensors.iter().map(|(name, dtype, shape, data)| (*name, TensorView::new(*dtype, shape.clone(), data).unwrap()));
+pub(crate) fn write<N: AsRef<str>>(path: &Path, tensors: &[(N, Dtype, Vec<usize>, Vec<u8>)]) {
+    let view = |dtype: &Dtype, shape: &Vec<usize>, data| TensorView::new(*dtype, shape.clone(), data).unwrap();
+    let views = tensors.iter().map(|(name, dtype, shape, data)| (name.as_ref(), view(dtype, shape, data.as_slice())));
     fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+/// A tensor whose name is made up by a test.
+pub(crate) type Named = (String, Dtype, Vec<usize>, Vec<u8>);
+
+/// Writes the files of a checkpoint, and the index that lists all their tensors.
+pub(crate) fn write_checkpoint<N: AsRef<str>>(folder: &Folder, files: &[(&str, Vec<(N, Dtype, Vec<usize>, Vec<u8>)>)]) {
+    let mut listed = Vec::new();
+    for (file, tensors) in files {
+        write(&folder.path(file), tensors);
+        listed.extend(tensors.iter().map(|(name, ..)| (name.as_ref(), *file)));
+    }
+    write_index(&folder.path("model.safetensors.index.json"), &listed);
+}
+
+/// Writes an index: pairs of tensor and file.
+pub(crate) fn write_index(path: &Path, listed: &[(&str, &str)]) {
+    let map: BTreeMap<_, _> = listed.iter().copied().collect();
+    let json = serde_json::json!({ "metadata": { "total_size": 1 }, "weight_map": map });
+    fs::write(path, json.to_string()).unwrap();
+}
+
+pub(crate) fn bf16_bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|&value| half::bf16::from_f32(value).to_le_bytes()).collect()
+}
+
+/// All values of a table, read in one block.
+pub(crate) fn values(table: &mut impl RowSource) -> Vec<f32> {
+    let (rows, dim) = (table.info().rows as usize, table.info().dim as usize);
+    let mut out = vec![f32::NAN; rows * dim];
+    table.read(0, rows).unwrap().to_f32(0..rows, &mut out);
+    out
 }
 
 /// A 64-bit generator: good enough to fill rows with, and the same everywhere.
