@@ -5,6 +5,7 @@
 # CONDPROG_REQUIRE=cpu,wgpu makes its absence a failure.
 set -eu
 cd "$(dirname "$0")/../.."
+export PYTHONDONTWRITEBYTECODE=1
 cargo build --release --quiet --package condprog
 cargo build --release --quiet --package condprog-table --example source_values
 python=target/real-input/venv/bin/python

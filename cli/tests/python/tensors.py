@@ -19,9 +19,9 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
-def header_of(shapes):
+def header_of(shapes, metadata=None):
     """The header of a file, length included, of `{name: (dtype, shape)}`, and the bytes of all data."""
-    entries, end = {}, 0
+    entries, end = {"__metadata__": metadata} if metadata else {}, 0
     for name, (dtype, shape) in shapes.items():
         start, end = end, end + DTYPES[dtype].itemsize * int(np.prod(shape, dtype=object))
         entries[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
