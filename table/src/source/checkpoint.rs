@@ -250,25 +250,26 @@ impl Checkpoint {
         table: &str,
         tensors: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     ) -> Result<SourceInfo, Error> {
-        let mut joined: Option<SourceInfo> = None;
-        let mut seen = HashSet::new();
+        let (mut parts, mut seen) = (Vec::new(), HashSet::new());
         for (tensor, scale) in tensors {
             if !seen.insert(tensor) {
                 let (table, tensor) = (table.into(), tensor.into());
                 return Err(self.error(SourceError::PartTwice { table, tensor }));
             }
-            let part = self.info_with(tensor, scale)?;
-            let Some(all) = &mut joined else {
-                joined = Some(SourceInfo { name: table.into(), ..part });
-                continue;
-            };
-            differs(table, all, &part).map_err(|source| self.error(source))?;
-            all.rows = (all.rows.checked_add(part.rows))
+            parts.push(self.info_with(tensor, scale)?);
+        }
+        scales_of_single_rows(&mut parts);
+        let mut parts = parts.into_iter();
+        let first = parts.next().ok_or_else(|| self.error(SourceError::NoTables))?;
+        let mut joined = SourceInfo { name: table.into(), ..first };
+        for part in parts {
+            differs(table, &joined, &part).map_err(|source| self.error(source))?;
+            joined.rows = (joined.rows.checked_add(part.rows))
                 .filter(|&rows| rows <= i64::MAX as u64)
                 .ok_or_else(|| self.error(SourceError::TooManyRows { table: table.into() }))?;
-            all.parts.extend(part.parts);
+            joined.parts.extend(part.parts);
         }
-        joined.ok_or_else(|| self.error(SourceError::NoTables))
+        Ok(joined)
     }
 
     /// The tensors that a pattern selects as one table, in the order of the numbers in their names.
@@ -503,6 +504,19 @@ fn gap<'a>(before: &'a str, after: &'a str) -> Option<(&'a str, &'a str)> {
     match (differ.next(), differ.next()) {
         (Some((a, b)), None) if same_form && b.1 > a.1 + 1 => Some((before, after)),
         _ => None,
+    }
+}
+
+/// The scale of a tensor of one row is the row's where other tensors of the table have scales of rows.
+fn scales_of_single_rows(parts: &mut [SourceInfo]) {
+    let kind = |part: &SourceInfo| part.parts[0].scale.as_ref().map(ScaleTensor::kind);
+    if !parts.iter().any(|part| kind(part) == Some(ScaleKind::Rows)) {
+        return;
+    }
+    for part in parts.iter_mut().filter(|part| part.rows == 1 && kind(part) == Some(ScaleKind::Global)) {
+        if let Some(scale) = part.parts[0].scale.as_mut().filter(|scale| !scale.shape.is_empty()) {
+            scale.value_bits = None;
+        }
     }
 }
 

@@ -1,0 +1,312 @@
+//! Checkpoints of many files: what an index lists and what is there, and tables joined from tensors.
+
+mod common;
+
+use std::fs;
+
+use common::{
+    Folder, Named, bf16_bytes, compress, f32_bytes, f32_table, options, rows, values, write, write_checkpoint,
+    write_index,
+};
+use condprog_table::source::{Checkpoint, RowSource};
+use condprog_table::{CompressOptions, Error, TableFile, compress_file, quiet};
+use proptest::prelude::*;
+use safetensors::tensor::Dtype;
+
+const INDEX: &str = "model.safetensors.index.json";
+
+fn f32_tensor(name: &str, dim: usize, values: &[f32]) -> Named {
+    (name.into(), Dtype::F32, vec![values.len() / dim, dim], f32_bytes(values))
+}
+
+/// An FP8 tensor and its scales of groups.
+fn fp8_pair(name: &str) -> [Named; 2] {
+    let elements = (0..192).map(|i| (i * 37 % 120) as u8).collect();
+    let scales = (118..124).collect();
+    [
+        (format!("{name}.weight"), Dtype::F8_E4M3, vec![3, 64], elements),
+        (format!("{name}.scale"), Dtype::F8_E8M0, vec![3, 2], scales),
+    ]
+}
+
+/// Compresses tables of a folder, and says what comes of it; of an error, that nothing was written.
+fn table_of(folder: &Folder, patterns: &[&str]) -> Result<Vec<u8>, (&'static str, String)> {
+    let out = Folder::new();
+    let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.to_string()).collect();
+    match compress_file(folder.path(""), &patterns, out.path("out"), &options(4), &quiet) {
+        Ok(_) => Ok(fs::read(out.path("out")).unwrap()),
+        Err(error) => {
+            assert!(out.list().is_empty(), "{:?}", out.list());
+            Err((error.code(), error.to_string()))
+        }
+    }
+}
+
+#[test]
+fn a_file_a_folder_and_an_index_are_one_checkpoint() {
+    let one = Folder::new();
+    let [weight, scale] = fp8_pair("x");
+    let plain = f32_tensor("t", 16, &rows(5, 16, 1));
+    write(&one.path("some.safetensors"), &[weight.clone(), scale.clone(), plain.clone()]);
+    let expected = table_of(&one, &["x.weight", "t"]).unwrap();
+    // Scales in other files than their tensors, before and after them.
+    for (first, second) in [(&weight, &scale), (&scale, &weight)] {
+        let many = Folder::new();
+        let files = [
+            ("model-1.safetensors", vec![plain.clone(), first.clone()]),
+            ("model-2.safetensors", vec![second.clone(), f32_tensor("other", 16, &[0.0; 16])]),
+        ];
+        write_checkpoint(&many, &files);
+        assert_eq!(table_of(&many, &["t"]).unwrap(), table_of(&one, &["t"]).unwrap());
+        assert_eq!(table_of(&many, &["x.weight"]).unwrap(), table_of(&one, &["x.weight"]).unwrap());
+        assert_eq!(table_of(&many, &["x.*"]).unwrap(), table_of(&one, &["x.weight"]).unwrap());
+        for path in [many.path(""), many.path(INDEX)] {
+            let checkpoint = Checkpoint::open(path).unwrap();
+            assert!(checkpoint.is_indexed());
+            assert_eq!(
+                (checkpoint.files().count(), checkpoint.tensors().count(), checkpoint.names().count()),
+                (2, 4, 4)
+            );
+        }
+        // An index of any name, if it is the only one.
+        fs::rename(many.path(INDEX), many.path("x.safetensors.index.json")).unwrap();
+        assert_eq!(table_of(&many, &["x.weight"]).unwrap(), table_of(&one, &["x.weight"]).unwrap());
+    }
+    let checkpoint = Checkpoint::open(one.path("")).unwrap();
+    assert!(!checkpoint.is_indexed());
+    assert_eq!(TableFile::from_bytes("out", expected).unwrap().tables().len(), 2);
+}
+
+#[test]
+fn an_index_that_is_none_or_does_not_fit_is_refused() {
+    let folder = Folder::new();
+    f32_table(&folder.path("a.safetensors"), "t", 16, &rows(5, 16, 1));
+    let cases = [
+        ("", "index-json", "malformed: EOF"),
+        ("{}", "index-json", "missing field `weight_map`"),
+        (r#"{"weight_map": []}"#, "index-json", "expected a map"),
+        (r#"{"weight_map": {"t": 1}}"#, "index-json", "expected a string"),
+        (r#"{"weight_map": {"t": "a.safetensors"}"#, "index-json", "EOF"),
+        (r#"{"weight_map": {"t": "a.safetensors", "t": "b.safetensors"}}"#, "index-json", "\"t\" is there twice"),
+        (r#"{"weight_map": {"t": "a.safetensors"}, "weight_map": {}}"#, "index-json", "duplicate field `weight_map`"),
+        (r#"{"weight_map": {}}"#, "index-empty", "lists no tensor"),
+        (r#"{"weight_map": {"t": "../a.safetensors"}}"#, "index-file-name", "in file \"../a.safetensors\""),
+        (r#"{"weight_map": {"t": "/a.safetensors"}}"#, "index-file-name", "in file \"/a.safetensors\""),
+        (r#"{"weight_map": {"t": "x/a.safetensors"}}"#, "index-file-name", "tensor \"t\""),
+        (r#"{"weight_map": {"t": "x\\a.safetensors"}}"#, "index-file-name", "beside the index"),
+        (r#"{"weight_map": {"t": ".."}}"#, "index-file-name", "in file \"..\""),
+        (r#"{"weight_map": {"t": "."}}"#, "index-file-name", "in file \".\""),
+        (r#"{"weight_map": {"t": ""}}"#, "index-file-name", "in file \"\""),
+        (r#"{"weight_map": {"u": "a.safetensors"}}"#, "index-missing-tensor", "\"u\" in file \"a.safetensors\""),
+    ];
+    for (json, code, says) in cases {
+        fs::write(folder.path(INDEX), json).unwrap();
+        for error in [Checkpoint::open(folder.path("")).unwrap_err(), table_error(&folder)] {
+            // Of a folder without table files, a reader of tables says that first.
+            let other = matches!(error.code(), "index-no-tables") && code == "index-missing-tensor";
+            assert!(error.code() == code || other, "{json}: {error}");
+            assert!(error.to_string().contains(says) || other, "{json}: {error}");
+            assert!(error.to_string().contains("model.safetensors.index.json: "), "{error}");
+        }
+    }
+    assert_eq!(folder.list(), ["a.safetensors", INDEX]);
+}
+
+fn table_error(folder: &Folder) -> Error {
+    TableFile::open(folder.path("")).unwrap_err()
+}
+
+#[test]
+fn a_folder_has_one_index_or_one_file() {
+    let folder = Folder::new();
+    let code = || [Checkpoint::open(folder.path("")).unwrap_err(), table_error(&folder)].map(|error| error.code());
+    assert_eq!(code(), ["index-none"; 2]);
+    for file in ["a.safetensors", "b.safetensors"] {
+        f32_table(&folder.path(file), "t", 16, &rows(5, 16, 1));
+    }
+    assert_eq!(code(), ["index-none"; 2]);
+    for file in ["a.safetensors.index.json", "b.safetensors.index.json"] {
+        write_index(&folder.path(file), &[("t", "a.safetensors")]);
+    }
+    assert_eq!(code(), ["index-two"; 2]);
+    write_index(&folder.path(INDEX), &[("t", "b.safetensors")]);
+    assert_eq!(Checkpoint::open(folder.path("")).unwrap().files().next().unwrap().0, folder.path("b.safetensors"));
+    // What the index does not list is not there, though its file is.
+    write(&folder.path("b.safetensors"), &[f32_tensor("t", 16, &[0.5; 16]), f32_tensor("u", 16, &[0.5; 16])]);
+    assert_eq!(table_of(&folder, &["u"]).unwrap_err().0, "source-missing");
+    assert_eq!(Checkpoint::open(folder.path("")).unwrap().select(&[]).unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_missed_when_it_is_needed() {
+    let folder = Folder::new();
+    let [weight, scale] = fp8_pair("x");
+    let files = [
+        ("a.safetensors", vec![f32_tensor("t.0", 16, &rows(5, 16, 1)), weight]),
+        ("b.safetensors", vec![f32_tensor("t.1", 16, &rows(5, 16, 2)), scale]),
+    ];
+    write_checkpoint(&folder, &files);
+    fs::remove_file(folder.path("b.safetensors")).unwrap();
+    assert!(table_of(&folder, &["t.0"]).is_ok());
+    let missing = |patterns: &[&str], tensor: &str| {
+        let (code, message) = table_of(&folder, patterns).unwrap_err();
+        assert_eq!(code, "source-missing-file", "{message}");
+        let file = folder.path("b.safetensors");
+        let says = format!("tensor {tensor:?} is listed in {}, which is not there", file.display());
+        assert!(message.contains(&says), "{message}");
+    };
+    missing(&["t.1"], "t.1");
+    missing(&["x.weight"], "x.scale");
+    // What a pattern selects may be there: left out silently, a table would be missing in the end.
+    missing(&["t.*"], "t.1");
+    missing(&[], "x.scale");
+    let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+    let joined = checkpoint.join_matching("t", "t.*", None).unwrap_err();
+    assert_eq!(joined.code(), "source-missing-file");
+    assert_eq!(checkpoint.names().count(), 4);
+    // A copy in another file is not what the index lists, nor is it a second tensor of the name.
+    write(&folder.path("a.safetensors"), &[f32_tensor("t.0", 16, &[1.0; 16]), f32_tensor("t.1", 16, &[1.0; 16])]);
+    write_index(&folder.path(INDEX), &[("t.0", "a.safetensors"), ("t.1", "b.safetensors")]);
+    missing(&["t.1"], "t.1");
+    assert_eq!(Checkpoint::open(folder.path("")).unwrap().names().collect::<Vec<_>>(), ["t.0", "t.1"]);
+}
+
+#[test]
+fn a_tensor_in_two_files_is_refused_when_it_is_needed() {
+    let folder = Folder::new();
+    let twice = f32_tensor("t", 16, &rows(5, 16, 1));
+    let files = [
+        ("a.safetensors", vec![twice.clone(), f32_tensor("u", 16, &rows(5, 16, 1))]),
+        ("b.safetensors", vec![twice.clone(), f32_tensor("v", 16, &rows(5, 16, 1))]),
+        ("c.safetensors", vec![twice]),
+    ];
+    write_checkpoint(&folder, &files);
+    assert!(table_of(&folder, &["u", "v"]).is_ok());
+    for patterns in [&["t"][..], &["?"], &[]] {
+        let (code, message) = table_of(&folder, patterns).unwrap_err();
+        assert_eq!(code, "source-two-files");
+        let files = ["a.safetensors", "b.safetensors"].map(|file| folder.path(file).display().to_string());
+        assert!(message.contains(&format!("tensor \"t\" is in {} and in {}", files[0], files[1])), "{message}");
+    }
+}
+
+#[test]
+fn an_index_is_not_replaced_by_what_is_made_from_it() {
+    let folder = Folder::new();
+    write_checkpoint(&folder, &[("a.safetensors", vec![f32_tensor("t", 16, &rows(5, 16, 1))])]);
+    let before = fs::read(folder.path(INDEX)).unwrap();
+    let options = CompressOptions { force: true, shard_bytes: Some(1000), ..options(4) };
+    let error = compress(&folder.path(""), &folder.path("model.safetensors"), &options).unwrap_err();
+    assert!(matches!(&error, Error::SameFile { path } if path.ends_with(INDEX)), "{error}");
+    assert_eq!(fs::read(folder.path(INDEX)).unwrap(), before);
+    assert_eq!(folder.list(), ["a.safetensors", INDEX]);
+}
+
+/// Tensors `t.0` to `t.N` of so many rows of 16 values, spread over three files.
+fn parts(counts: &[usize]) -> (Folder, Vec<f32>) {
+    let folder = Folder::new();
+    let mut files = [("a.safetensors", vec![]), ("b.safetensors", vec![]), ("c.safetensors", vec![])];
+    let mut all = Vec::new();
+    for (part, &count) in counts.iter().enumerate() {
+        let values = rows(count, 16, part as u64);
+        files[part * 7 % 3].1.push(f32_tensor(&format!("t.{part}.weight"), 16, &values));
+        all.extend(values);
+    }
+    files.iter_mut().for_each(|(_, tensors)| tensors.reverse());
+    files[1].1.push(f32_tensor("t.all", 16, &[9.0; 16]));
+    write_checkpoint(&folder, &files);
+    (folder, all)
+}
+
+#[test]
+fn tensors_are_joined_in_the_order_of_their_numbers() {
+    let counts = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8];
+    let (folder, all) = parts(&counts);
+    let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+    let info = checkpoint.join_matching("t", "t.*.weight", None).unwrap();
+    assert_eq!((info.name.as_str(), info.rows, info.dim), ("t", 52, 16));
+    let names: Vec<_> = (0..12).map(|part| format!("t.{part}.weight")).collect();
+    assert!(info.parts.iter().map(|part| &part.name).eq(&names));
+    assert!(info.parts.iter().map(|part| part.rows as usize).eq(counts));
+    assert_eq!(values(&mut checkpoint.rows(info.clone()).unwrap()), all);
+    assert_eq!(checkpoint.join("t", &names, None).unwrap(), info);
+    let reversed: Vec<_> = names.iter().rev().cloned().collect();
+    let other = checkpoint.join("t", &reversed, None).unwrap();
+    assert_eq!(values(&mut checkpoint.rows(other).unwrap())[..16], all[44 * 16..45 * 16]);
+}
+
+#[test]
+fn tensors_that_do_not_make_a_table_are_refused_by_name() {
+    let folder = Folder::new();
+    let number = |name: &str| (name.to_string(), Dtype::BF16, vec![1], bf16_bytes(&[0.5]));
+    let fp8 = |name: &str| (name.to_string(), Dtype::F8_E4M3, vec![2, 32], vec![0x38; 64]);
+    let tensors = vec![
+        f32_tensor("t.8", 16, &[0.5; 32]),
+        f32_tensor("t.9", 16, &[0.5; 32]),
+        f32_tensor("t.11", 16, &[0.5; 32]),
+        f32_tensor("wide", 32, &[0.5; 64]),
+        ("half".into(), Dtype::BF16, vec![2, 16], bf16_bytes(&[0.5; 32])),
+        fp8("one"),
+        number("one.scale"),
+        fp8("rows"),
+        ("rows.scale".into(), Dtype::BF16, vec![2, 1], bf16_bytes(&[0.5; 2])),
+        fp8("single"),
+        ("single.scale".into(), Dtype::F32, vec![2, 1], f32_bytes(&[0.5; 2])),
+        fp8("groups"),
+        ("groups.scale".into(), Dtype::F8_E8M0, vec![2, 1], vec![127; 2]),
+        fp8("bare"),
+    ];
+    write(&folder.path("in"), &tensors);
+    let checkpoint = Checkpoint::open(folder.path("in")).unwrap();
+    let refused = |parts: &[&str]| {
+        let parts: Vec<_> = parts.iter().map(|part| part.to_string()).collect();
+        let error = checkpoint.join("T", &parts, None).unwrap_err();
+        (error.code(), error.to_string())
+    };
+    let cases = [
+        (["t.8", "wide"], "source-part-differs", "\"wide\" has values per row 32, expected 16 as tensor \"t.8\""),
+        (["t.8", "half"], "source-part-differs", "table \"T\": tensor \"half\" has type BF16, expected F32"),
+        (["one", "rows"], "source-part-differs", "scales BF16 for rows, expected BF16 for the whole tensor"),
+        (["rows", "single"], "source-part-differs", "\"single\" has scales F32 for rows, expected BF16 for rows"),
+        (["rows", "groups"], "source-part-differs", "scales F8_E8M0 for groups of columns, expected BF16 for rows"),
+        (["one", "bare"], "source-missing-scale", "tensor \"bare\" of type F8_E4M3 has no scales"),
+        (["t.8", "t.8"], "source-part-twice", "table \"T\" has tensor \"t.8\" twice"),
+        (["t.8", "t.10"], "source-missing", "tensor \"t.10\" is not in the checkpoint"),
+        (["t.8", "one.scale"], "source-rank", "\"one.scale\" has shape [1]"),
+    ];
+    for (parts, code, says) in cases {
+        let got = refused(&parts);
+        assert!(got.0 == code && got.1.contains(says), "{parts:?}: {got:?}");
+    }
+    assert_eq!(refused(&[]).0, "source-no-tables");
+    let gap = checkpoint.join_matching("T", "t.*", None).unwrap_err();
+    assert_eq!(gap.code(), "source-part-gap");
+    assert!(gap.to_string().contains("from tensor \"t.9\" to \"t.11\""), "{gap}");
+    assert_eq!(checkpoint.join_matching("T", "u.*", None).unwrap_err().code(), "source-no-match");
+    // One scale may be named for all.
+    let joined = checkpoint.join("T", &["one".into(), "bare".into()], Some("one.scale")).unwrap();
+    assert!(joined.parts.iter().all(|part| part.scale.as_ref().unwrap().name == "one.scale"));
+    assert_eq!(values(&mut checkpoint.rows(joined).unwrap()), [0.5; 128]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn any_block_of_joined_tensors_is_their_rows(
+        counts in prop::collection::vec(1usize..6, 1..9),
+        blocks in prop::collection::vec((0usize..48, 0usize..48), 12),
+    ) {
+        let (folder, all) = parts(&counts);
+        let total = all.len() / 16;
+        let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+        let mut table = checkpoint.rows(checkpoint.join_matching("t", "t.*.weight", None).unwrap()).unwrap();
+        for (first, count) in blocks {
+            let (first, end) = (first.min(total), (first + count).min(total));
+            let raw = table.read(first as u64, end - first).unwrap();
+            let mut out = vec![0.0; (end - first) * 16];
+            raw.to_f32(0..end - first, &mut out);
+            prop_assert_eq!(&out[..], &all[first * 16..end * 16]);
+        }
+    }
+}

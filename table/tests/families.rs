@@ -1,0 +1,290 @@
+//! The model families at miniature size: true names, types, numbers of tensors and files.
+
+mod common;
+
+use std::fs;
+
+use common::{Folder, Named, Seeded, bf16_bytes, options, values, write_checkpoint};
+use condprog_table::family::Family;
+use condprog_table::source::{Checkpoint, RowSource, ScaleKind, SourceDtype};
+use condprog_table::{Error, TableFile, VerifyOptions, compress, quiet, verify};
+use safetensors::tensor::Dtype;
+
+/// Random bytes that are finite e4m3 numbers.
+fn elements(count: usize, seed: u64) -> Vec<u8> {
+    let mut random = Seeded(seed);
+    let numbers = std::iter::repeat_with(|| (random.next() >> 32) as u8).filter(|byte| byte & 0x7f != 0x7f);
+    numbers.take(count).collect()
+}
+
+/// An e4m3 number.
+fn e4m3(byte: u8) -> f32 {
+    let sign = if byte >= 128 { -1.0 } else { 1.0 };
+    let (exponent, mantissa) = (i32::from(byte / 8 % 16), f32::from(byte % 8));
+    sign * if exponent == 0 { mantissa / 512.0 } else { (1.0 + mantissa / 8.0) * 2f32.powi(exponent - 7) }
+}
+
+/// The bf16 number nearest to one, ties to even.
+fn rounded(value: f32) -> f32 {
+    let bits = value.to_bits();
+    f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
+}
+
+/// Opens a checkpoint, compresses its tables, verifies the file against it, and gives its tables and values.
+fn tables_of(folder: &Folder, family: Family) -> Vec<(TableFile, Vec<f32>)> {
+    let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+    assert_eq!(checkpoint.family().unwrap(), Some(family));
+    let tables = checkpoint.family_tables(family).unwrap();
+    tables
+        .into_iter()
+        .map(|(_, info)| {
+            let all = values(&mut checkpoint.rows(info.clone()).unwrap());
+            let out = Folder::new();
+            let mut sources: Vec<Box<dyn RowSource>> = vec![Box::new(checkpoint.rows(info.clone()).unwrap())];
+            compress(&mut sources, out.path("out"), &options(16), &quiet).unwrap();
+            let file = TableFile::load(out.path("out")).unwrap();
+            let report = verify(&file, Some(&checkpoint), &VerifyOptions::default(), &quiet).unwrap();
+            assert!(report.is_whole() && report.tables[0].mean_cosine.unwrap() > 0.8, "{report:?}");
+            assert_eq!(file.tables()[0].source.tensors(), info.parts);
+            (file, all)
+        })
+        .collect()
+}
+
+/// What is wrong with the tables of a family.
+fn refused(folder: &Folder, family: Family) -> Error {
+    Checkpoint::open(folder.path("")).and_then(|checkpoint| checkpoint.family_tables(family)).unwrap_err()
+}
+
+/// Two layers, in three files; scales in other files than their tensors.
+fn deepseek() -> [(&'static str, Vec<Named>); 3] {
+    let weight = |layer: u64, rows: usize| -> Named {
+        let name = format!("layers.{layer}.engram.embed.weight");
+        (name, Dtype::F8_E4M3, vec![rows, 64], elements(rows * 64, layer))
+    };
+    let scale = |layer: u64, rows: usize| -> Named {
+        let bytes = (0..rows * 2).map(|i| 116 + (i % 5) as u8).collect();
+        (format!("layers.{layer}.engram.embed.scale"), Dtype::F8_E8M0, vec![rows, 2], bytes)
+    };
+    let other = ("layers.1.attn.wq.weight".to_string(), Dtype::BF16, vec![4, 4], bf16_bytes(&[1.0; 16]));
+    [
+        ("model-00001-of-00003.safetensors", vec![weight(14, 41), other]),
+        ("model-00002-of-00003.safetensors", vec![scale(14, 41), weight(1, 37)]),
+        ("model-00003-of-00003.safetensors", vec![scale(1, 37)]),
+    ]
+}
+
+#[test]
+fn deepseek_has_a_tensor_and_scales_of_groups_in_each_layer() {
+    let folder = Folder::new();
+    write_checkpoint(&folder, &deepseek());
+    let found = tables_of(&folder, Family::DeepseekV41);
+    for ((file, all), (layer, rows)) in found.iter().zip([(1, 37), (14, 41)]) {
+        let table = &file.tables()[0];
+        assert_eq!(table.name, format!("layers.{layer}.engram.embed.weight"));
+        assert_eq!((table.rows, table.source.bytes, table.source.parts.len()), (rows, rows * 66, 0));
+        let bytes = elements(rows as usize * 64, layer);
+        let scale = |i: usize| 2f32.powi((i / 32 % 5) as i32 - 11);
+        let expected: Vec<_> = bytes.iter().enumerate().map(|(i, &byte)| rounded(e4m3(byte) * scale(i))).collect();
+        assert_eq!(*all, expected);
+    }
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn deepseek_without_scales_of_groups_is_refused() {
+    let replace = |scale: Option<(Dtype, Vec<usize>, Vec<u8>)>| {
+        let folder = Folder::new();
+        let mut files = deepseek();
+        files[1].1.remove(0);
+        files[1]
+            .1
+            .extend(scale.map(|(dtype, shape, data)| ("layers.14.engram.embed.scale".to_string(), dtype, shape, data)));
+        write_checkpoint(&folder, &files);
+        let error = refused(&folder, Family::DeepseekV41);
+        assert!(error.to_string().contains("\"layers.14.engram.embed.weight\""), "{error}");
+        error
+    };
+    let one = 1f32.to_le_bytes();
+    assert_eq!(replace(None).code(), "source-missing-scale");
+    assert_eq!(replace(Some((Dtype::F8_E8M0, vec![1], vec![127]))).code(), "source-scale");
+    assert_eq!(replace(Some((Dtype::F8_E8M0, vec![0], vec![]))).code(), "source-scale");
+    assert_eq!(replace(Some((Dtype::F8_E8M0, vec![37, 2], vec![127; 74]))).code(), "source-scale");
+    // Numbers that would do for other tables are what other tools leave where they lost these scales.
+    let placeholder = replace(Some((Dtype::F32, vec![], one.into())));
+    assert_eq!(placeholder.code(), "source-scale-kind");
+    assert!(placeholder.to_string().contains("they look like placeholders"), "{placeholder}");
+    assert_eq!(replace(Some((Dtype::F32, vec![41, 1], one.repeat(41)))).code(), "source-scale-kind");
+}
+
+const QWEN: &str = "model.language_model.layers.1.ple.ple_embedding.ngram_embedding";
+
+/// How Qwen's shards are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Store {
+    Bf16,
+    OneScale,
+    RowScales,
+}
+
+/// Rows of a shard: the first and the last one have fewer, so that the one scale of their row might be one of a tensor.
+fn qwen_rows(shard: u64) -> usize {
+    if shard % 127 == 0 { 1 } else { 2 }
+}
+
+/// 128 shards over three files, not in order, and the scales in a fourth.
+fn qwen(store: Store) -> [(&'static str, Vec<Named>); 4] {
+    let mut files = ["1", "2", "3", "4"].map(|number| (number, Vec::new()));
+    for shard in 0..128u64 {
+        let (name, rows) = (format!("{QWEN}.shard_{shard}"), qwen_rows(shard));
+        let bytes = elements(rows * 32, shard);
+        let file = &mut files[(shard * 5 % 3) as usize].1;
+        let weight = format!("{name}.weight");
+        match store {
+            Store::Bf16 => {
+                let values: Vec<_> = bytes.iter().map(|&byte| e4m3(byte)).collect();
+                file.push((weight, Dtype::BF16, vec![rows, 32], bf16_bytes(&values)));
+            }
+            _ => file.push((weight, Dtype::F8_E4M3, vec![rows, 32], bytes)),
+        }
+        if store == Store::RowScales {
+            let scales: Vec<_> = (0..rows).map(|row| qwen_scale(store, shard, row)).collect();
+            files[3].1.push((format!("{name}.weight_scale"), Dtype::BF16, vec![rows, 1], bf16_bytes(&scales)));
+        }
+    }
+    if store == Store::OneScale {
+        let scale = qwen_scale(store, 0, 0);
+        files[3].1.push((format!("{QWEN}.weight_scale"), Dtype::BF16, vec![1], bf16_bytes(&[scale])));
+    }
+    files[3].1.push(("model.norm.weight".into(), Dtype::BF16, vec![4], bf16_bytes(&[1.0; 4])));
+    let names = ["a.safetensors", "b.safetensors", "c.safetensors", "d.safetensors"];
+    let mut named = files.into_iter().map(|(_, tensors)| tensors).zip(names).map(|(tensors, name)| (name, tensors));
+    std::array::from_fn(|_| named.next().unwrap())
+}
+
+/// A bf16 number: 0.000199 as Qwen has it, or one of each row.
+fn qwen_scale(store: Store, shard: u64, row: usize) -> f32 {
+    match store {
+        Store::Bf16 => 1.0,
+        Store::OneScale => f32::from_bits(0x3951 << 16),
+        Store::RowScales => f32::from_bits((0x3c00 + 3 * shard as u32 + row as u32) << 16),
+    }
+}
+
+#[test]
+fn qwen_has_128_shards_that_share_a_scale_or_have_one_per_row_or_need_none() {
+    for (store, dtype, kind, row_bytes) in [
+        (Store::Bf16, SourceDtype::Bf16, None, 64),
+        (Store::OneScale, SourceDtype::F8E4m3, Some(ScaleKind::Global), 32),
+        (Store::RowScales, SourceDtype::F8E4m3, Some(ScaleKind::Rows), 34),
+    ] {
+        let folder = Folder::new();
+        write_checkpoint(&folder, &qwen(store));
+        let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+        let (table, info) = checkpoint.family_tables(Family::Qwen38).unwrap().remove(0);
+        assert_eq!((table.name.as_str(), info.name.as_str()), (&*format!("{QWEN}.weight"), &*format!("{QWEN}.weight")));
+        assert_eq!((info.dtype, info.rows, info.dim, info.row_bytes()), (dtype, 254, 32, row_bytes));
+        for (shard, part) in (0..).zip(&info.parts) {
+            assert_eq!(
+                (part.name.clone(), part.rows),
+                (format!("{QWEN}.shard_{shard}.weight"), qwen_rows(shard) as u64)
+            );
+            assert_eq!(part.scale.as_ref().map(|scale| scale.kind()), kind, "{store:?} {shard}");
+        }
+        let (file, all) = tables_of(&folder, Family::Qwen38).remove(0);
+        let value = |shard: u64, i: usize, byte| rounded(e4m3(byte) * qwen_scale(store, shard, i / 32));
+        let expected: Vec<_> = (0..128u64)
+            .flat_map(|shard| {
+                elements(qwen_rows(shard) * 32, shard).into_iter().enumerate().map(move |(i, b)| value(shard, i, b))
+            })
+            .collect();
+        assert_eq!(all, expected, "{store:?}");
+        // A segment per shard in the file, one run of records for a decoder.
+        assert_eq!(file.tables()[0].segments.len(), 128);
+        assert_eq!(file.segments(&info.name).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn qwen_with_a_shard_or_scale_too_few_or_too_many_is_refused_by_name() {
+    let change = |store, edit: &dyn Fn(&mut Vec<Named>)| {
+        let folder = Folder::new();
+        let mut files = qwen(store);
+        files.iter_mut().for_each(|(_, tensors)| edit(tensors));
+        write_checkpoint(&folder, &files);
+        let error = refused(&folder, Family::Qwen38);
+        (error.code(), error.to_string())
+    };
+    let name = |shard: &str| format!("{QWEN}.{shard}");
+    let says = |(code, message): (&str, String), expected: &str, parts: &[String]| {
+        assert_eq!(code, expected, "{message}");
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    };
+    let without = |gone: String| move |tensors: &mut Vec<Named>| tensors.retain(|tensor| tensor.0 != gone);
+    for shard in [0, 77, 127] {
+        let gone = name(&format!("shard_{shard}.weight"));
+        let got = change(Store::Bf16, &without(gone.clone()));
+        says(got, "family-missing-part", &["has 127 parts, expected 128".into(), gone]);
+    }
+    let got = change(Store::OneScale, &without(name("weight_scale")));
+    says(got, "source-missing-scale", &[name("shard_0.weight"), name("weight_scale")]);
+    let got = change(Store::RowScales, &without(name("shard_9.weight_scale")));
+    says(got, "source-missing-scale", &[name("shard_9.weight"), name("shard_9.weight_scale")]);
+    let add = |tensor: Named| {
+        move |tensors: &mut Vec<Named>| {
+            if tensors.iter().any(|(name, ..)| name == "model.norm.weight") {
+                tensors.push(tensor.clone());
+            }
+        }
+    };
+    let row = |shard: &str| (name(shard), Dtype::BF16, vec![2, 32], bf16_bytes(&[1.0; 64]));
+    says(change(Store::Bf16, &add(row("shard_128.weight"))), "family-past-last-part", &[name("shard_128.weight")]);
+    says(change(Store::Bf16, &add(row("shard_007.weight"))), "family-duplicate", &[name("shard_7"), name("shard_007")]);
+    let one = (name("weight_scale"), Dtype::BF16, vec![1], bf16_bytes(&[1.0]));
+    says(change(Store::RowScales, &add(one)), "source-two-scales", &[name("weight_scale")]);
+    let wide = |tensors: &mut Vec<Named>| {
+        for (tensor, _, shape, _) in tensors.iter_mut().filter(|(tensor, ..)| tensor.ends_with("shard_40.weight")) {
+            *shape = vec![4, 16];
+            assert!(tensor.starts_with("model."));
+        }
+    };
+    says(change(Store::Bf16, &wide), "source-part-differs", &[name("shard_40.weight"), "values per row 16".into()]);
+
+    // A file that is listed but not there.
+    let folder = Folder::new();
+    write_checkpoint(&folder, &qwen(Store::OneScale));
+    fs::remove_file(folder.path("b.safetensors")).unwrap();
+    let error = refused(&folder, Family::Qwen38);
+    says((error.code(), error.to_string()), "source-missing-file", &[name("shard_2.weight"), "b.safetensors".into()]);
+    // The same for the scale's.
+    write_checkpoint(&folder, &qwen(Store::OneScale));
+    fs::remove_file(folder.path("d.safetensors")).unwrap();
+    let error = refused(&folder, Family::Qwen38);
+    says((error.code(), error.to_string()), "source-missing-file", &[name("weight_scale"), "d.safetensors".into()]);
+}
+
+#[test]
+fn longcat_has_twelve_tables_of_different_rows() {
+    for start in ["model.ngram_embeddings.embedders.", "model.oe_embed_tokens"] {
+        let folder = Folder::new();
+        let mut files = [("1.safetensors", Vec::new()), ("2.safetensors", Vec::new())];
+        let mut expected = Vec::new();
+        for part in 0..12 {
+            let rows = 5 + 2 * part + 1;
+            let all: Vec<_> = elements(rows * 32, part as u64).into_iter().map(e4m3).collect();
+            let tensor = (format!("{start}{part}.weight"), Dtype::BF16, vec![rows, 32], bf16_bytes(&all));
+            files[usize::from(part % 5 == 0)].1.push(tensor);
+            expected.extend(all);
+        }
+        write_checkpoint(&folder, &files);
+        let (file, all) = tables_of(&folder, Family::LongcatFlash).remove(0);
+        assert_eq!(all, expected);
+        let table = &file.tables()[0];
+        assert_eq!((table.rows, table.segments.len(), table.source.parts.len()), (204, 12, 12));
+        files[0].1.remove(0);
+        write_checkpoint(&folder, &files);
+        let error = refused(&folder, Family::LongcatFlash);
+        assert_eq!(error.code(), "family-missing-part");
+        assert!(error.to_string().contains(&format!("{start}1.weight")), "{error}");
+    }
+}
