@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use condprog_core::{Decoder, Missing, Output, Table};
+use condprog_cpu::CpuDecoder;
 use condprog_table::source::RowSource;
-use condprog_table::{CompressOptions, CompressReport, Error, compress_file, quiet};
+use condprog_table::{CompressOptions, CompressReport, Error, TableFile, compress_file, quiet};
 use safetensors::tensor::{Dtype, TensorView};
 use tempfile::TempDir;
 
@@ -118,4 +120,19 @@ pub(crate) fn options(block_rows: u32) -> CompressOptions {
 
 pub(crate) fn compress(input: &Path, output: &Path, options: &CompressOptions) -> Result<CompressReport, Error> {
     compress_file(input, &[], output, options, &quiet)
+}
+
+/// Rows of a table by their ids, as bits, a missing one as zeros.
+pub(crate) fn decode(file: &TableFile, table: &str, ids: &[i64]) -> Vec<u32> {
+    let segments = file.segments(table).unwrap();
+    let decoder = CpuDecoder::new(Table::new(&segments).unwrap()).unwrap();
+    let mut out = vec![f32::NAN; ids.len() * decoder.shape().dim as usize];
+    decoder.decode(ids, Missing::Zero, Output::F32(&mut out)).unwrap();
+    out.into_iter().map(f32::to_bits).collect()
+}
+
+/// The bytes of files, by name.
+pub(crate) fn read_all(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> BTreeMap<String, Vec<u8>> {
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_string();
+    paths.into_iter().map(|path| (name(path.as_ref()), fs::read(path).unwrap())).collect()
 }
