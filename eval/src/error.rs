@@ -55,6 +55,38 @@ pub enum Error {
         /// Why.
         source: safetensors::SafeTensorError,
     },
+    /// A value of the table that is not a number.
+    #[error("row {row}, column {column} is {value}, expected finite values")]
+    NotFinite {
+        /// Id of the row.
+        row: u64,
+        /// Column.
+        column: usize,
+        /// Got.
+        value: f32,
+    },
+    /// There is nothing to lose.
+    #[error("all {rows} sampled rows are zero, expected some that are not")]
+    AllZero {
+        /// Rows of the sample.
+        rows: usize,
+    },
+    /// A trace that has nothing to do with the table.
+    #[error("none of the {ids} ids of the trace names a row, expected ids from 0 to {}", rows.saturating_sub(1))]
+    Trace {
+        /// Ids of the trace.
+        ids: usize,
+        /// Rows of the table.
+        rows: u64,
+    },
+    /// More columns than the table has.
+    #[error("columns is {got}, expected 1 to {dim}")]
+    Columns {
+        /// Got.
+        got: usize,
+        /// Values per row.
+        dim: usize,
+    },
     /// A method needs something that was not given.
     #[error("method {method} needs {need}")]
     Need {
@@ -82,6 +114,26 @@ pub enum Error {
 }
 
 impl Error {
+    /// A short name of the kind of error that stays, for machines to compare.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Io { .. } => "io",
+            Error::Table(error) => error.code(),
+            Error::Layout(_) => "layout",
+            Error::Level(_) => "level",
+            Error::Row { .. } => "row",
+            Error::Tensor { .. } => "tensor",
+            Error::Safetensors { .. } => "safetensors",
+            Error::NotFinite { .. } => "not-finite",
+            Error::AllZero { .. } => "all-zero",
+            Error::Trace { .. } => "trace",
+            Error::Columns { .. } => "columns",
+            Error::Need { .. } => "need",
+            Error::Method { .. } => "method",
+            Error::Pattern { .. } => "pattern",
+        }
+    }
+
     pub(crate) fn io(path: &Path, source: impl Into<io::Error>) -> Error {
         Error::Io { path: path.into(), source: source.into() }
     }

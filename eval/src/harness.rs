@@ -13,7 +13,7 @@ use crate::measure::Measures;
 use crate::method::{Allocation, Method, Subject};
 use crate::noise;
 use crate::rows::Rows;
-use crate::table::{SourceTable, trace_counts};
+use crate::table::{SourceTable, trace_counts, trace_ids};
 
 /// Rows that codebooks, components and global scales are fitted on.
 pub const FIT_ROWS: u64 = 20_000;
@@ -146,12 +146,12 @@ impl LanguageModelHarness {
     /// Rates for the rows under test, from the trace and the energies of the whole table.
     fn allocation(&self, rate: condprog_core::Rate) -> Result<Allocation, Error> {
         let mut table = SourceTable::open(&self.files.table, &self.files.tensor)?;
-        let counts = trace_counts(&self.files.trace, table.len())?;
+        let counts = trace_counts(&trace_ids(&self.files.trace)?, table.len())?;
         let mut weights = Vec::with_capacity(counts.len());
         let all: Vec<u64> = (0..table.len()).collect();
         for ids in all.chunks(1 << 14) {
-            let counts = &counts[ids[0] as usize..][..ids.len()];
-            weights.extend(allocate::weights(&table.read(ids)?, counts));
+            let counts: Vec<u32> = ids.iter().map(|id| counts.get(id).copied().unwrap_or(0)).collect();
+            weights.extend(allocate::weights(&table.read(ids)?, &counts));
         }
         let found = allocate::rates(&weights, table.dim(), rate)?;
         let rates = self.evaluation.ids().iter().map(|&id| found.rates[id as usize]).collect();

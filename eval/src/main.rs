@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use condprog_eval::harness::{self, LanguageModelFiles, LanguageModelHarness};
 use condprog_eval::report::{Options, Report, Sample, kl_comparisons, kl_lines, write_csv};
+use condprog_eval::table::trace_ids;
 use condprog_eval::{Error, Method};
 use lexopt::prelude::*;
 
 const USAGE: &str = "\
-usage: condprog-eval table FILE --tensor NAME -o FOLDER [--trace FILE] [--kl FILE.csv] [--sample N] [--seed N]
+usage: condprog-eval table FILE --tensor NAME -o FOLDER [--trace FILE] [--kl FILE.csv] [--columns N] [--sample N]
+                           [--seed N]
        condprog-eval gaussian DIM -o FOLDER [--sample N] [--seed N]
        condprog-eval kl FOLDER -o FILE.csv [--windows N]
        condprog-eval kl-summary FILE.csv -o FOLDER
@@ -25,6 +27,7 @@ kl-summary  means and 95 % intervals of such a file, over all domains and in eac
 --sample N           rows (20000)
 --seed N             seed of the sample (1)
 --trace FILE         safetensors file with an I32 or I64 tensor of row ids
+--columns N          only the first N values of each row
 --kl FILE.csv        what kl has written, to be shown with the rest
 --windows N          windows per domain (8)";
 
@@ -63,7 +66,7 @@ fn run() -> Result<(), Failure> {
     let mut parser = lexopt::Parser::from_env();
     let mut values: Vec<String> = Vec::new();
     let (mut out, mut tensor, mut windows) = (None::<PathBuf>, None::<String>, 8usize);
-    let mut options = Options { methods: Vec::new(), ..Options::default() };
+    let mut options = Options::default();
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => {
@@ -72,22 +75,16 @@ fn run() -> Result<(), Failure> {
             }
             Short('o') | Long("output") => out = Some(parser.value()?.into()),
             Long("windows") => windows = parser.value()?.parse()?,
-            Long("methods") => {
-                for pattern in parser.value()?.string()?.split(',') {
-                    options.methods.extend(Method::matching(pattern)?);
-                }
-            }
+            Long("methods") => options.methods = Method::matching(parser.value()?.string()?.split(','))?,
             Long("tensor") => tensor = Some(parser.value()?.string()?),
             Long("sample") => options.sample = parser.value()?.parse()?,
             Long("seed") => options.seed = parser.value()?.parse()?,
-            Long("trace") => options.trace = Some(parser.value()?.into()),
+            Long("trace") => options.trace = Some(trace_ids(Path::new(&parser.value()?))?),
+            Long("columns") => options.columns = Some(parser.value()?.parse()?),
             Long("kl") => options.kl = Some(parser.value()?.into()),
             Value(value) => values.push(value.string()?),
             _ => return Err(argument.unexpected().into()),
         }
-    }
-    if options.methods.is_empty() {
-        options.methods = Method::catalogue();
     }
     let usage = |message: &str| Failure::Usage(message.into());
     let out = out.ok_or_else(|| usage("no output: expected -o"))?;
@@ -117,8 +114,9 @@ fn run() -> Result<(), Failure> {
 }
 
 fn report(sample: Sample, options: &Options, out: &Path) -> Result<(), Failure> {
-    let report = Report::of(sample, options, |method| eprintln!("{method}"))?;
-    Ok(report.write(out)?)
+    let report = Report::of(sample, options, |step| eprintln!("{}", step.method))?;
+    report.write(out)?;
+    Ok(())
 }
 
 fn kl(folder: &Path, out: &Path, windows: usize, methods: &[Method]) -> Result<(), Failure> {

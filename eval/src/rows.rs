@@ -61,6 +61,28 @@ impl Rows {
         Rows::new(self.dim, self.values[..count.min(self.len()) * self.dim].to_vec())
     }
 
+    /// The first values of each row.
+    ///
+    /// # Panics
+    /// When rows have not that many, or `dim` is 0.
+    pub fn narrowed(&self, dim: usize) -> Rows {
+        assert!(dim <= self.dim, "{dim} of {} values", self.dim);
+        Rows::new(dim, self.iter().flat_map(|row| &row[..dim]).copied().collect())
+    }
+
+    /// Which rows are not all zeros.
+    pub fn nonzero(&self) -> Vec<usize> {
+        (0..self.len()).filter(|&row| self.row(row).iter().any(|&value| value != 0.0)).collect()
+    }
+
+    /// The rows at some places.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn select(&self, places: &[usize]) -> Rows {
+        Rows::new(self.dim, places.iter().flat_map(|&place| self.row(place)).copied().collect())
+    }
+
     /// Root mean square of all values; 0 without rows.
     pub fn rms(&self) -> f64 {
         (energy(&self.values) / self.values.len().max(1) as f64).sqrt()

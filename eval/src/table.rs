@@ -1,5 +1,6 @@
 //! Rows and traces from files.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use condprog_table::source::{Checkpoint, RowSource, TableRows};
@@ -82,22 +83,40 @@ impl SourceTable {
     }
 }
 
-/// How often each row of a table is asked for by a trace: the first I32 or I64 tensor of a safetensors file, in name
-/// order, any shape. Ids that name no row are not counted.
+/// The ids of a trace: the first tensor of a safetensors file in name order, of type I32 or I64 and any shape.
 ///
 /// # Errors
 /// [`Error`] when the file cannot be read or has no such tensor.
-pub fn trace_counts(path: &Path, rows: u64) -> Result<Vec<u32>, Error> {
+pub fn trace_ids(path: &Path) -> Result<Vec<i64>, Error> {
     let bytes = std::fs::read(path).map_err(|source| Error::io(path, source))?;
     let file = safetensors(path, &bytes)?;
     let mut names = file.names();
     names.sort_unstable();
-    let (_, ids) = integers(path, &file, names.first().copied().unwrap_or("ids"))?;
-    let mut counts = vec![0u32; rows as usize];
-    for id in ids {
-        if let Some(count) = usize::try_from(id).ok().and_then(|id| counts.get_mut(id)) {
-            *count += 1;
-        }
+    Ok(integers(path, &file, names.first().copied().unwrap_or("ids"))?.1)
+}
+
+/// How often a trace asks for each row of a table; rows that it never asks for are left out. Ids that name no row, as
+/// serving stacks use them for "nothing", are not counted.
+///
+/// # Errors
+/// [`Error::Trace`] when no id names a row.
+pub fn trace_counts(ids: &[i64], rows: u64) -> Result<HashMap<u64, u32>, Error> {
+    let mut counts = HashMap::new();
+    for id in ids.iter().filter_map(|&id| u64::try_from(id).ok()).filter(|&id| id < rows) {
+        *counts.entry(id).or_insert(0u32) += 1;
     }
-    Ok(counts)
+    if counts.is_empty() { Err(Error::Trace { ids: ids.len(), rows }) } else { Ok(counts) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_of_ids_that_name_rows() {
+        let counts = trace_counts(&[3, 0, 3, -1, 4, 3], 4).unwrap();
+        assert_eq!(counts, HashMap::from([(0, 1), (3, 3)]));
+        let error = trace_counts(&[4, -1], 4).unwrap_err();
+        assert_eq!(error.to_string(), "none of the 2 ids of the trace names a row, expected ids from 0 to 3");
+    }
 }

@@ -16,7 +16,7 @@ pub use residual::Principal;
 pub use rtn::{Clip, Grid};
 pub use scalar::lloyd_max;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use condprog_core::{Rate, Scale};
@@ -204,29 +204,38 @@ impl Method {
         all
     }
 
-    /// The methods of the catalogue and the experiments whose names match a pattern with `*` and `?`.
+    /// The methods of the catalogue and the experiments whose names match one of some patterns with `*` and `?`, each
+    /// once, in the order of the patterns.
     ///
     /// # Errors
-    /// [`Error::Method`] when nothing matches, [`Error::Pattern`] when the pattern is malformed.
-    pub fn matching(pattern: &str) -> Result<Vec<Method>, Error> {
-        let wild = glob::Pattern::new(pattern)
-            .map_err(|error| Error::Pattern { pattern: pattern.into(), reason: error.msg.into() })?;
-        let all = Method::catalogue().into_iter().chain(Method::experiments());
-        let found: Vec<_> = all.filter(|method| wild.matches(&method.to_string())).collect();
-        if found.is_empty() {
-            let example = Method::cp(Rate::TWO, 0, Rule::Norm).to_string();
-            return Err(Error::Method { pattern: pattern.into(), example });
+    /// [`Error::Method`] when nothing matches a pattern, [`Error::Pattern`] when one is malformed.
+    pub fn matching<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Vec<Method>, Error> {
+        let mut all = Method::catalogue();
+        all.extend(Method::experiments());
+        let mut found = Vec::new();
+        for pattern in patterns {
+            let wild = glob::Pattern::new(pattern)
+                .map_err(|error| Error::Pattern { pattern: pattern.into(), reason: error.msg.into() })?;
+            let matches: Vec<_> = all.iter().copied().filter(|method| wild.matches(&method.to_string())).collect();
+            if matches.is_empty() {
+                let example = Method::cp(Rate::TWO, 0, Rule::Norm).to_string();
+                return Err(Error::Method { pattern: pattern.into(), example });
+            }
+            found.extend(matches);
         }
+        let mut seen = HashSet::new();
+        found.retain(|&method| seen.insert(method));
         Ok(found)
     }
 
-    /// What a sample is thinned by for this method: slow methods are measured on fewer rows. Plain CP at effort 0,
-    /// whose codes serve three scale rules, takes all of them.
+    /// What a sample is thinned by for this method: slow methods are measured on fewer rows. Plain CP at 2 bits and
+    /// effort 0, whose codes serve three scale rules, takes all of them.
     pub fn cost(self) -> usize {
         match self {
             Method::Cp { effort: effort @ 1.., .. } => [1, 4, 8, 16, 48][usize::from(effort.min(4))],
             Method::Cp { rule: Rule::Global, .. } => 8,
             Method::Cp { before, .. } if before != Before::Nothing => 8,
+            Method::Cp { rate, .. } if rate != Rate::TWO => 4,
             Method::Hyb { .. } | Method::Qtip { .. } => 10,
             Method::Vq { values: 8 } => 12,
             Method::Rtn { clip: Clip::Optimal, .. } => 4,

@@ -3,6 +3,7 @@
 mod page;
 mod plot;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ use crate::noise;
 use crate::rows::{Rows, energy};
 use crate::table::{SourceTable, trace_counts};
 
+/// Name of the page in a report's folder.
+pub const PAGE: &str = "index.html";
+
 /// The fewest rows that a slow method is run on, where the sample has them.
 const LEAST_ROWS: usize = 512;
 
@@ -30,15 +34,17 @@ pub struct Options {
     pub sample: u64,
     /// Seed of the sample.
     pub seed: u64,
-    /// A safetensors file with row ids, to weigh rows by.
-    pub trace: Option<PathBuf>,
+    /// Row ids, to weigh rows by how often they are asked for.
+    pub trace: Option<Vec<i64>>,
+    /// Only the first so many values of each row.
+    pub columns: Option<usize>,
     /// A CSV file of the language-model harness, to be shown with the rest.
     pub kl: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { methods: Method::catalogue(), sample: 20_000, seed: 1, trace: None, kl: None }
+        Options { methods: Method::catalogue(), sample: 20_000, seed: 1, trace: None, columns: None, kl: None }
     }
 }
 
@@ -145,35 +151,63 @@ impl Sample {
     /// A seeded sample of a table, in random order, and other rows to fit on.
     ///
     /// # Errors
-    /// [`Error`] when table or trace cannot be read.
+    /// [`Error`] when the table cannot be read, has values that are not finite, or the trace names none of its rows.
     pub fn of_table(path: &Path, tensor: &str, options: &Options) -> Result<Sample, Error> {
         let mut table = SourceTable::open(path, tensor)?;
         let mut ids = noise::sample(table.len(), options.sample, options.seed);
-        let read = table.read(&ids)?;
+        let read = read_finite(&mut table, &ids)?;
         // A part of the sample must be a sample too.
         let mut order: Vec<usize> = (0..ids.len()).collect();
         let mut random = noise::Noise::new(options.seed ^ 0x0bde);
         for i in (1..order.len()).rev() {
             order.swap(i, random.below(i as u64 + 1) as usize);
         }
-        let rows = Rows::new(read.dim(), order.iter().flat_map(|&i| read.row(i)).copied().collect());
+        let mut rows = read.select(&order);
         ids = order.iter().map(|&i| ids[i]).collect();
-        let fit = table.read(&noise::sample(table.len(), FIT_ROWS, options.seed.wrapping_add(1)))?;
-        let counts = options.trace.as_deref().map(|trace| trace_counts(trace, table.len())).transpose()?;
-        let weights: Option<Vec<f64>> =
-            counts.map(|counts| ids.iter().map(|&id| f64::from(counts[id as usize])).collect());
+        let fit_ids = noise::sample(table.len(), FIT_ROWS, options.seed.wrapping_add(1));
+        let mut fit = read_finite(&mut table, &fit_ids)?;
         let mut facts = vec![
             ("Table".into(), format!("{} rows of {} values, {}", table.len(), table.dim(), table.dtype())),
             ("Source size".into(), format!("{} bytes per row", table.row_bytes())),
             ("Sample".into(), format!("{} rows, seed {}", rows.len(), options.seed)),
         ];
+        let mut source_bytes = table.row_bytes() as f64;
+        if let Some(columns) = options.columns {
+            if columns == 0 || columns > table.dim() {
+                return Err(Error::Columns { got: columns, dim: table.dim() });
+            }
+            (rows, fit) = (rows.narrowed(columns), fit.narrowed(columns));
+            source_bytes *= columns as f64 / table.dim() as f64;
+            facts.push(("Columns".into(), format!("only the first {columns} values of each row")));
+        }
+        let counts = options.trace.as_deref().map(|trace| trace_counts(trace, table.len())).transpose()?;
+        let weight = |counts: &HashMap<u64, u32>, id: &u64| f64::from(counts.get(id).copied().unwrap_or(0));
+        let weights: Option<Vec<f64>> = counts.map(|counts| ids.iter().map(|id| weight(&counts, id)).collect());
         if let Some(weights) = &weights {
             let hit = weights.iter().filter(|&&weight| weight > 0.0).count();
             let all: f64 = weights.iter().sum();
             facts.push(("Trace".into(), format!("asks {all:.0} times for {hit} of the sampled rows")));
         }
-        let source_bytes = table.row_bytes() as f64;
         Ok(Sample { title: tensor.into(), facts, rows, ids, fit, source_bytes, weights })
+    }
+
+    /// Rows of zeros have no relative error and no direction: they are taken out, and counted among the facts.
+    fn without_zero_rows(mut self) -> Result<Sample, Error> {
+        let (all, kept) = (self.rows.len(), self.rows.nonzero());
+        if kept.is_empty() {
+            return Err(Error::AllZero { rows: all });
+        }
+        if kept.len() < all {
+            self.rows = self.rows.select(&kept);
+            self.ids = kept.iter().map(|&row| self.ids[row]).collect();
+            self.weights = self.weights.map(|weights| kept.iter().map(|&row| weights[row]).collect());
+            self.facts.push(("Rows of zeros".into(), format!("{} of the sample, left out", all - kept.len())));
+        }
+        self.fit = self.fit.select(&self.fit.nonzero());
+        if self.fit.is_empty() {
+            self.fit = self.rows.clone();
+        }
+        Ok(self)
     }
 
     /// Standard normal rows, stored as binary32.
@@ -189,6 +223,17 @@ impl Sample {
             weights: None,
         }
     }
+}
+
+/// A method is about to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The method.
+    pub method: Method,
+    /// Rows of all methods before it.
+    pub rows_done: u64,
+    /// Rows of all methods.
+    pub rows_total: u64,
 }
 
 /// What was found.
@@ -213,12 +258,15 @@ impl Report {
     /// method before it starts.
     ///
     /// # Errors
-    /// [`Error`] when rows cannot be coded, or the KL file cannot be read.
-    pub fn of(sample: Sample, options: &Options, mut progress: impl FnMut(Method)) -> Result<Report, Error> {
+    /// [`Error`] when all rows are zero or cannot be coded, the width rules out every method, or the KL file cannot be
+    /// read.
+    pub fn of(sample: Sample, options: &Options, mut progress: impl FnMut(Step)) -> Result<Report, Error> {
+        let sample = sample.without_zero_rows()?;
         let dim = sample.rows.dim();
         let kl = options.kl.as_deref().map(harness::read).transpose()?.unwrap_or_default();
         // Subjects by number of rows: methods with the same part of the sample share what they code.
         let mut sizes: Vec<usize> = options.methods.iter().map(|method| part(*method, sample.rows.len())).collect();
+        let (mut rows_done, rows_total) = (0, sizes.iter().map(|&size| size as u64).sum());
         sizes.extend([sample.rows.len(), part(Method::cp(Rate::TWO, 4, Rule::Norm), sample.rows.len())]);
         sizes.sort_unstable();
         sizes.dedup();
@@ -226,12 +274,17 @@ impl Report {
         let mut subjects: Vec<_> =
             heads.iter().map(|rows| Subject::new(rows, &sample.fit, sample.source_bytes)).collect();
         let place = |size: usize| sizes.binary_search(&size).expect("a size of the list");
-        let (mut methods, mut errors) = (Vec::new(), Vec::new());
+        let (mut methods, mut errors, mut ruled_out) = (Vec::new(), Vec::new(), None);
         for &method in &options.methods {
-            progress(method);
-            let subject = &mut subjects[place(part(method, sample.rows.len()))];
+            progress(Step { method, rows_done, rows_total });
+            let size = part(method, sample.rows.len());
+            rows_done += size as u64;
+            let subject = &mut subjects[place(size)];
             let restored = match subject.restore(method) {
-                Err(Error::Layout(_) | Error::Need { .. }) => continue,
+                Err(error @ (Error::Layout(_) | Error::Need { .. })) => {
+                    ruled_out.get_or_insert(error);
+                    continue;
+                }
                 other => other?,
             };
             let rows = subject.rows();
@@ -260,6 +313,9 @@ impl Report {
             });
             let of_row = |error: Option<crate::measure::RowError>| error.map_or(0.0, |error| error.relative_mse);
             errors.push(row_errors(rows, &restored.rows).into_iter().map(of_row).collect());
+        }
+        if let (true, Some(error)) = (methods.is_empty(), ruled_out) {
+            return Err(error);
         }
         let (mut scales, mut variants) = (Vec::new(), vec![0; 16]);
         let all = place(sample.rows.len());
@@ -298,27 +354,48 @@ impl Report {
         lines
     }
 
-    /// Writes `index.html`, `methods.csv`, `comparisons.csv`, `worst-rows.csv`, `kl.csv`, `kl-comparisons.csv` and the plots as SVG into a folder, which is
-    /// made when it is not there.
+    /// Writes `index.html`, `methods.csv`, `comparisons.csv`, `worst-rows.csv`, with a KL file `kl.csv` and
+    /// `kl-comparisons.csv`, and the plots as SVG and PNG into a folder, which is made when it is not there.
+    ///
+    /// Gives the paths of all files, the page first.
     ///
     /// # Errors
     /// [`Error::Io`] when something cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<(), Error> {
-        std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
-        write_csv(&folder.join("methods.csv"), &self.methods)?;
-        write_csv(&folder.join("comparisons.csv"), &self.comparisons)?;
-        write_csv(&folder.join("worst-rows.csv"), &self.worst_rows())?;
-        if !self.kl.is_empty() {
-            write_csv(&folder.join("kl.csv"), &kl_lines(&self.kl))?;
-            write_csv(&folder.join("kl-comparisons.csv"), &kl_comparisons(&self.kl))?;
-        }
+    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
         let plots = plot::all(self);
-        for plot in &plots {
-            let path = folder.join(format!("{}.svg", plot.name));
-            std::fs::write(&path, &plot.svg).map_err(|source| Error::io(&path, source))?;
+        let mut files = vec![
+            (PAGE.into(), page::page(self, &plots).into_bytes()),
+            ("methods.csv".into(), csv_bytes(&self.methods)),
+            ("comparisons.csv".into(), csv_bytes(&self.comparisons)),
+            ("worst-rows.csv".into(), csv_bytes(&self.worst_rows())),
+        ];
+        if !self.kl.is_empty() {
+            files.push(("kl.csv".into(), csv_bytes(&kl_lines(&self.kl))));
+            files.push(("kl-comparisons.csv".into(), csv_bytes(&kl_comparisons(&self.kl))));
         }
-        let path = folder.join("index.html");
-        std::fs::write(&path, page::page(self, &plots)).map_err(|source| Error::io(&path, source))
+        for plot in plots {
+            files.push((format!("{}.svg", plot.name), plot.svg.into_bytes()));
+            files.push((format!("{}.png", plot.name), plot.png));
+        }
+        std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
+        let write = |(name, bytes): (String, Vec<u8>)| {
+            let path = folder.join(name);
+            std::fs::write(&path, bytes).map_err(|source| Error::io(&path, source))?;
+            Ok(path)
+        };
+        files.into_iter().map(write).collect()
+    }
+}
+
+/// Rows of a table, all of whose values must be finite.
+fn read_finite(table: &mut SourceTable, ids: &[u64]) -> Result<Rows, Error> {
+    let rows = table.read(ids)?;
+    match rows.values().iter().position(|value| !value.is_finite()) {
+        Some(at) => {
+            let (row, column, value) = (ids[at / rows.dim()], at % rows.dim(), rows.values()[at]);
+            Err(Error::NotFinite { row, column, value })
+        }
+        None => Ok(rows),
     }
 }
 
@@ -387,7 +464,7 @@ pub fn kl_lines(methods: &[MethodDivergence]) -> Vec<KlLine> {
 }
 
 /// What is compared by KL: a method and what it stands against.
-const KL_PAIRS: [(&str, &str); 31] = [
+const KL_PAIRS: [(&str, &str); 41] = [
     ("cp-1-e0-projection", "cp-1-e0-norm"),
     ("cp-1.5-e0-projection", "cp-1.5-e0-norm"),
     ("cp-2-e0-projection", "cp-2-e0-norm"),
@@ -400,6 +477,7 @@ const KL_PAIRS: [(&str, &str); 31] = [
     ("cp-2.5-e0-least-squares", "cp-2.5-e0-norm"),
     ("cp-3-e0-least-squares", "cp-3-e0-norm"),
     ("cp-2-e0-global", "cp-2-e0-norm"),
+    ("cp-2-e0-least-squares", "hyb-2-least-squares"),
     ("cp-2-e0-norm", "hyb-2-norm"),
     ("cp-2-e0-projection", "hyb-2-projection"),
     ("cp-2-e0-norm", "rtn-2-sym-range"),
@@ -413,18 +491,30 @@ const KL_PAIRS: [(&str, &str); 31] = [
     ("hyb-2-least-squares", "qtip-2"),
     ("cp-2.5-e0-norm", "rtn-3-asym-range"),
     ("cp-2.5-e0-projection", "rtn-3-asym-range"),
+    ("cp-2.5-e0-projection", "rtn-3-asym-clip"),
+    ("cp-3-e0-projection", "rtn-3-asym-clip"),
+    ("cp-3-e0-projection", "rtn-4-asym-range"),
+    ("cp-4-e0-projection", "rtn-4-asym-range"),
     ("cp-3-e0-norm", "mxfp4"),
     ("cp-3-e0-projection", "mxfp4-search"),
     ("cp-3-e0-projection", "nvfp4"),
-    ("cp-2-e4-norm", "cp-2-e0-norm"),
+    ("cp-4-e0-projection", "nvfp4"),
+    ("cp-4-e0-projection", "nvfp4-search"),
+    ("cp-2-e1-projection", "cp-2-e0-projection"),
+    ("cp-2-e2-projection", "cp-2-e0-projection"),
+    ("cp-2-e3-projection", "cp-2-e0-projection"),
     ("cp-2-e4-projection", "cp-2-e0-projection"),
+    ("cp-2-e4-norm", "cp-2-e0-norm"),
     ("cp-2-e0-projection-by-frequency", "cp-2-e0-projection"),
 ];
 
-/// KL of methods over that of others on the same windows, for each of a list of pairs of which both are there.
+/// KL of methods over that of others on the same windows, for each of a list of pairs of which both are there; and of
+/// every other gain of the search over the format's own.
 pub fn kl_comparisons(methods: &[MethodDivergence]) -> Vec<ComparisonLine> {
     let find = |name: &str| methods.iter().find(|found| found.method == name);
-    let pairs = KL_PAIRS.iter().filter_map(|&(method, baseline)| Some((find(method)?, find(baseline)?)));
+    let gains = methods.iter().filter_map(|found| Some((&*found.method, found.method.split_once("-gain")?.0)));
+    let pairs = KL_PAIRS.into_iter().chain(gains);
+    let pairs = pairs.filter_map(|(method, baseline)| Some((find(method)?, find(baseline)?)));
     pairs
         .map(|(method, baseline)| {
             let Ratio { ratio, low, high } = method.divergence.ratio(&baseline.divergence);
@@ -440,9 +530,13 @@ pub fn kl_comparisons(methods: &[MethodDivergence]) -> Vec<ComparisonLine> {
 /// # Errors
 /// [`Error::Io`] when the file cannot be written.
 pub fn write_csv<T: Serialize>(path: &Path, lines: &[T]) -> Result<(), Error> {
-    let mut out = csv::Writer::from_path(path).map_err(|source| Error::io(path, source))?;
+    std::fs::write(path, csv_bytes(lines)).map_err(|source| Error::io(path, source))
+}
+
+fn csv_bytes<T: Serialize>(lines: &[T]) -> Vec<u8> {
+    let mut out = csv::Writer::from_writer(Vec::new());
     for line in lines {
-        out.serialize(line).map_err(|source| Error::io(path, source))?;
+        out.serialize(line).expect("lines are flat, and memory takes all that is written");
     }
-    out.flush().map_err(|source| Error::io(path, source))
+    out.into_inner().expect("memory takes all that is written")
 }

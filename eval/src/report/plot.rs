@@ -1,13 +1,25 @@
-//! The plots, as SVG.
+//! The plots, as SVG and as PNG.
 
+use std::ops::Range;
+use std::sync::Once;
+
+use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::register_font;
 
 use super::Report;
 
+/// Size of an SVG in pixels.
 const SIZE: (u32, u32) = (820, 480);
-/// Font of axes and legends.
-const LABELS: (&str, u32) = ("sans-serif", 14);
+/// How many times as large a PNG is, for screens of two pixels to one, and for paper.
+const ZOOM: u32 = 2;
+/// Name of the font. PNGs have the one that the program carries, so that they are the same on every machine; in an SVG
+/// the viewer chooses.
+const FONT: &str = "sans-serif";
+const TITLE_SIZE: u32 = 20;
+/// Of axes and legends.
+const LABEL_SIZE: u32 = 14;
 /// Colours that stay apart for most eyes.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
@@ -25,6 +37,24 @@ const COLOURS: [RGBColor; 9] = [
 pub(super) struct Plot {
     pub(super) name: &'static str,
     pub(super) svg: String,
+    pub(super) png: Vec<u8>,
+}
+
+/// What is drawn.
+struct Chart {
+    title: &'static str,
+    x: &'static str,
+    y: &'static str,
+    marks: Marks,
+}
+
+enum Marks {
+    /// Over linear x and linear y.
+    Linear(Vec<Series>),
+    /// Over linear x and logarithmic y.
+    Logarithmic(Vec<Series>),
+    /// One bar for each whole number from 0 on.
+    Bars(Vec<f64>),
 }
 
 /// A series of points, joined by a line or not.
@@ -35,7 +65,7 @@ struct Series {
     marked: bool,
 }
 
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 /// Every plot that the report has data for.
 pub(super) fn all(report: &Report) -> Vec<Plot> {
@@ -74,8 +104,8 @@ fn rate_and_error(report: &Report) -> Plot {
     let bound = (4..=18).map(|quarter| f64::from(quarter) / 4.0).map(|bits| (bits, libm::exp2(-2.0 * bits))).collect();
     series.push(Series { name: "bound for Gaussian rows".into(), points: bound, joined: true, marked: false });
     let title = "Rate against relative MSE";
-    let svg = points(title, "stored bits per value", "mean relative MSE", &series, true);
-    Plot { name: "rate-mse", svg }
+    let marks = Marks::Logarithmic(series);
+    Chart { title, x: "stored bits per value", y: "mean relative MSE", marks }.plot("rate-mse")
 }
 
 fn storage_and_kl(report: &Report) -> Option<Plot> {
@@ -92,8 +122,8 @@ fn storage_and_kl(report: &Report) -> Option<Plot> {
         return None;
     }
     let title = "Storage against output KL";
-    let svg = points(title, "bytes per row", "KL per token (nats)", &series, true);
-    Some(Plot { name: "storage-kl", svg })
+    let marks = Marks::Logarithmic(series);
+    Some(Chart { title, x: "bytes per row", y: "KL per token (nats)", marks }.plot("storage-kl"))
 }
 
 fn row_errors(report: &Report) -> Option<Plot> {
@@ -119,8 +149,8 @@ fn row_errors(report: &Report) -> Option<Plot> {
         })
         .collect();
     let title = "Relative MSE of each row, methods of about 2 bits";
-    let svg = points(title, "relative MSE of the row, base-10 logarithm", "share of rows", &series, false);
-    Some(Plot { name: "row-errors", svg })
+    let x = "relative MSE of the row, base-10 logarithm";
+    Some(Chart { title, x, y: "share of rows", marks: Marks::Linear(series) }.plot("row-errors"))
 }
 
 fn scales(report: &Report) -> Option<Plot> {
@@ -132,10 +162,9 @@ fn scales(report: &Report) -> Option<Plot> {
     let high = high.max(low + 0.1);
     let bins = (((high - low) / 0.04) as usize).clamp(4, 80);
     let points_of = histogram(report.scales.iter().copied(), low, high, bins);
-    let series = [Series { name: "rows".into(), points: points_of, joined: true, marked: false }];
-    let title = "Scales, 2 bits, effort 0";
-    let svg = points(title, "scale, base-2 logarithm", "share of rows", &series, false);
-    Some(Plot { name: "scales", svg })
+    let series = vec![Series { name: "rows".into(), points: points_of, joined: true, marked: false }];
+    let (title, x) = ("Scales, 2 bits, effort 0", "scale, base-2 logarithm");
+    Some(Chart { title, x, y: "share of rows", marks: Marks::Linear(series) }.plot("scales"))
 }
 
 /// Share of the values in each of `bins` equal bins, at the middle of the bin.
@@ -155,93 +184,130 @@ fn variants(report: &Report) -> Option<Plot> {
         return None;
     }
     let shares: Vec<f64> = report.variants.iter().map(|&count| count as f64 / total as f64).collect();
-    let highest = shares.iter().fold(0.0f64, |a, &b| a.max(b)) * 1.1;
-    let title = "Variants, 2 bits, effort 4";
-    let mut svg = String::new();
-    let draw = |svg: &mut String| -> Drawn {
-        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    let (title, marks) = ("Variants, 2 bits, effort 4", Marks::Bars(shares));
+    Some(Chart { title, x: "variant", y: "share of rows", marks }.plot("variants"))
+}
+
+impl Chart {
+    fn plot(&self, name: &'static str) -> Plot {
+        static FONTS: Once = Once::new();
+        FONTS.call_once(|| {
+            let found = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
+            assert!(found.is_ok(), "the font that the program carries is sound");
+        });
+        let mut svg = String::new();
+        let drawn = self.draw(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area(), 1);
+        drawn.expect("a string takes all that is drawn");
+        let size = (SIZE.0 * ZOOM, SIZE.1 * ZOOM);
+        let mut pixels = vec![0; 3 * (size.0 * size.1) as usize];
+        let drawn = self.draw(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(), ZOOM);
+        drawn.expect("memory takes all that is drawn");
+        Plot { name, svg, png: encode_png(size, &pixels) }
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, zoom: u32) -> Drawn<B> {
         area.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(title, ("sans-serif", 20))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(70)
-            .build_cartesian_2d((0..15).into_segmented(), 0.0..highest)?;
-        chart.configure_mesh().disable_x_mesh().x_desc("variant").y_desc("share of rows").label_style(LABELS).draw()?;
-        let bars = Histogram::vertical(&chart).style(COLOURS[0].filled()).margin(4);
-        chart.draw_series(bars.data((0..).zip(shares.iter().copied())))?;
-        area.present()
-    };
-    draw(&mut svg).expect("a string takes all that is drawn");
-    Some(Plot { name: "variants", svg })
-}
-
-/// Series over linear x and linear or logarithmic y.
-fn points(title: &str, x: &str, y: &str, series: &[Series], logarithmic: bool) -> String {
-    let all = || series.iter().flat_map(|series| &series.points).filter(|p| !logarithmic || p.1 > 0.0);
-    let span = |of: fn(&(f64, f64)) -> f64| {
-        all().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)))
-    };
-    let ((left, right), (low, high)) = (span(|p| p.0), span(|p| p.1));
-    let margin = ((right - left) * 0.03).max(1e-9);
-    let across = left - margin..right + margin;
-    let mut svg = String::new();
-    let drawn = if logarithmic {
-        draw(&mut svg, title, x, y, series, across, (low / 1.3..high * 1.3).log_scale(), &|v| format!("{v:.0e}"))
-    } else {
-        draw(&mut svg, title, x, y, series, across, 0.0..high * 1.05, &|v| format!("{v:.3}"))
-    };
-    drawn.expect("a string takes all that is drawn");
-    svg
-}
-
-#[expect(clippy::too_many_arguments, reason = "what a chart has")]
-fn draw<Y>(
-    svg: &mut String,
-    title: &str,
-    x: &str,
-    y: &str,
-    series: &[Series],
-    across: std::ops::Range<f64>,
-    up: Y,
-    label: &dyn Fn(&f64) -> String,
-) -> Drawn
-where
-    Y: AsRangedCoord<Value = f64>,
-    Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
-{
-    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
-        .caption(title, ("sans-serif", 20))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(70)
-        .build_cartesian_2d(across, up)?;
-    chart
-        .configure_mesh()
-        .x_desc(x)
-        .y_desc(y)
-        .y_label_formatter(label)
-        .light_line_style(TRANSPARENT)
-        .label_style(LABELS)
-        .draw()?;
-    for (index, series) in series.iter().enumerate() {
-        // Further series reuse colours, thinner.
-        let (colour, width) = (COLOURS[index % COLOURS.len()], if index < COLOURS.len() { 2 } else { 1 });
-        let key = move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(width));
-        let line = if series.joined { series.points.clone() } else { Vec::new() };
-        let drawn = chart.draw_series(LineSeries::new(line, colour.stroke_width(width)))?;
-        drawn.label(&series.name).legend(key);
-        if series.marked {
-            chart.draw_series(series.points.iter().map(|&point| Circle::new(point, 4, colour.filled())))?;
+        match &self.marks {
+            Marks::Linear(series) => {
+                let ((left, right), (_, high)) = spans(series.iter().flat_map(|series| &series.points));
+                self.draw_series(area, zoom, series, margins(left, right), 0.0..high * 1.05, &|v| format!("{v:.3}"))?;
+            }
+            Marks::Logarithmic(series) => {
+                let points = series.iter().flat_map(|series| &series.points);
+                let ((left, right), (low, high)) = spans(points.filter(|point| point.1 > 0.0));
+                let up = (low / 1.3..high * 1.3).log_scale();
+                self.draw_series(area, zoom, series, margins(left, right), up, &|v| format!("{v:.0e}"))?;
+            }
+            Marks::Bars(shares) => self.draw_bars(area, zoom, shares)?,
         }
+        area.present()
     }
-    if series.len() > 1 {
-        let mut labels = chart.configure_series_labels();
-        labels.label_font(LABELS);
-        labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.85));
-        labels.border_style(RGBColor(200, 200, 200)).draw()?;
+
+    /// Title and room for the axes.
+    fn builder<'a, 'b, B: DrawingBackend>(
+        &self,
+        area: &'a DrawingArea<B, Shift>,
+        zoom: u32,
+    ) -> ChartBuilder<'a, 'b, B> {
+        let mut builder = ChartBuilder::on(area);
+        builder.caption(self.title, (FONT, TITLE_SIZE * zoom)).margin(12 * zoom);
+        builder.x_label_area_size(44 * zoom).y_label_area_size(70 * zoom);
+        builder
     }
-    area.present()
+
+    fn draw_bars<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, zoom: u32, shares: &[f64]) -> Drawn<B> {
+        let highest = shares.iter().fold(0.0f64, |a, &b| a.max(b)) * 1.1;
+        let last = shares.len() as i32 - 1;
+        let mut chart = self.builder(area, zoom).build_cartesian_2d((0..last).into_segmented(), 0.0..highest)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_x_mesh().x_desc(self.x).y_desc(self.y).light_line_style(TRANSPARENT);
+        mesh.label_style((FONT, LABEL_SIZE * zoom)).draw()?;
+        let bars = (0..).zip(shares).map(|(bar, &share)| {
+            let ends = [bar, bar + 1].map(SegmentValue::Exact);
+            let mut area = Rectangle::new([(ends[0].clone(), 0.0), (ends[1].clone(), share)], COLOURS[0].filled());
+            area.set_margin(0, 0, 4 * zoom, 4 * zoom);
+            area
+        });
+        chart.draw_series(bars)?;
+        Ok(())
+    }
+
+    fn draw_series<B: DrawingBackend, Y>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        zoom: u32,
+        series: &[Series],
+        across: Range<f64>,
+        up: Y,
+        label: &dyn Fn(&f64) -> String,
+    ) -> Drawn<B>
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
+    {
+        let mut chart = self.builder(area, zoom).build_cartesian_2d(across, up)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.x_desc(self.x).y_desc(self.y).y_label_formatter(label).light_line_style(TRANSPARENT);
+        mesh.label_style((FONT, LABEL_SIZE * zoom)).draw()?;
+        let key_length = (18 * zoom) as i32;
+        for (index, series) in series.iter().enumerate() {
+            // Further series reuse colours, thinner.
+            let width = zoom * if index < COLOURS.len() { 2 } else { 1 };
+            let style = COLOURS[index % COLOURS.len()].stroke_width(width);
+            let line = if series.joined { series.points.clone() } else { Vec::new() };
+            let drawn = chart.draw_series(LineSeries::new(line, style))?;
+            drawn.label(&series.name).legend(move |(x, y)| PathElement::new([(x, y), (x + key_length, y)], style));
+            if series.marked {
+                let dot = |&point: &(f64, f64)| Circle::new(point, 4 * zoom, style.filled());
+                chart.draw_series(series.points.iter().map(dot))?;
+            }
+        }
+        if series.len() > 1 {
+            let mut labels = chart.configure_series_labels();
+            labels.label_font((FONT, LABEL_SIZE * zoom)).legend_area_size(30 * zoom).margin(10 * zoom);
+            labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.85));
+            labels.border_style(RGBColor(200, 200, 200)).draw()?;
+        }
+        Ok(())
+    }
+}
+
+/// Least and largest x and y.
+fn spans<'a>(points: impl Iterator<Item = &'a (f64, f64)>) -> ((f64, f64), (f64, f64)) {
+    let none = (f64::INFINITY, f64::NEG_INFINITY);
+    points.fold((none, none), |(x, y), p| ((x.0.min(p.0), x.1.max(p.0)), (y.0.min(p.1), y.1.max(p.1))))
+}
+
+fn margins(left: f64, right: f64) -> Range<f64> {
+    let margin = ((right - left) * 0.03).max(1e-9);
+    left - margin..right + margin
+}
+
+fn encode_png((width, height): (u32, u32), pixels: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(pixels));
+    written.expect("memory takes all that is written");
+    bytes
 }
