@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Measure encoding and decoding on this machine
     Bench(Bench),
+    /// Report what this and other methods lose on a table: a page, CSV files and plots
+    #[cfg(feature = "eval")]
+    Eval(Eval),
 }
 
 impl Command {
@@ -70,6 +73,8 @@ impl Command {
             Command::Rows(_) => "rows",
             Command::Demo(_) => "demo",
             Command::Bench(_) => "bench",
+            #[cfg(feature = "eval")]
+            Command::Eval(_) => "eval",
         }
     }
 }
@@ -408,6 +413,37 @@ pub(crate) struct Bench {
     pub(crate) seconds: f64,
     #[command(flatten)]
     pub(crate) threads: Threads,
+}
+
+#[cfg(feature = "eval")]
+#[derive(Debug, Args)]
+pub(crate) struct Eval {
+    /// The safetensors file with the table
+    #[arg(value_name = "TABLE.safetensors")]
+    pub(crate) input: PathBuf,
+    /// The table
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tensor: String,
+    /// Ids in the order in which rows were asked for: also weigh rows by how often they are. The same files as for
+    /// rows --ids-file; ids that name no row are passed over
+    #[arg(long, value_name = "F")]
+    pub(crate) trace: Option<PathBuf>,
+    /// The folder to write the report to
+    #[arg(long, short, value_name = "FOLDER")]
+    pub(crate) output: PathBuf,
+    /// Rows to measure, drawn at random. Slow methods take a part of them, at least 512
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) sample: u64,
+    /// Which rows are drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Methods, by name or pattern (* ? [..]), such as cp-2-* or nvfp4; may be repeated. Default: every one
+    #[arg(long = "method", value_name = "GLOB")]
+    pub(crate) methods: Vec<String>,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 #[derive(Clone, Copy, Debug, Args)]

@@ -44,6 +44,10 @@ pub(crate) enum Error {
     /// Nothing of what was asked for could be compressed; what and why has been said.
     #[error("none of {0} tensors can be compressed")]
     NothingLeft(usize),
+    /// What methods lose could not be told.
+    #[cfg(feature = "eval")]
+    #[error(transparent)]
+    Eval(condprog_eval::Error),
     /// No threads.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -65,6 +69,8 @@ impl Error {
             Error::Unavailable { .. } => "unavailable",
             Error::Backend { .. } => "backend",
             Error::NothingLeft(_) => "nothing-left",
+            #[cfg(feature = "eval")]
+            Error::Eval(error) => error.code(),
             Error::Threads(_) => "threads",
         }
     }
@@ -95,6 +101,16 @@ impl Error {
             // Who reads has seen enough.
             Error::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+#[cfg(feature = "eval")]
+impl From<condprog_eval::Error> for Error {
+    fn from(error: condprog_eval::Error) -> Error {
+        match error {
+            condprog_eval::Error::Table(error) => Error::Table(error),
+            other => Error::Eval(other),
         }
     }
 }

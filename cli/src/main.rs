@@ -55,5 +55,7 @@ fn run(command: &Command, ui: &Ui) -> Result<Outcome, Error> {
         Command::Rows(options) => commands::rows::run(options, ui),
         Command::Demo(options) => commands::demo::run(options, ui),
         Command::Bench(options) => commands::bench::run(options, ui),
+        #[cfg(feature = "eval")]
+        Command::Eval(options) => commands::eval::run(options, ui),
     }
 }

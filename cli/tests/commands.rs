@@ -20,6 +20,9 @@ fn help_is_as_reviewed() {
         ("compress", include_str!("help/compress.txt")),
         ("plan", include_str!("help/plan.txt")),
     ] {
+        // A build without reports has no such command.
+        let kept = golden.split_inclusive('\n').filter(|line| cfg!(feature = "eval") || !line.starts_with("  eval "));
+        let golden: String = kept.collect();
         let arguments: &[&str] = if command == "help" { &["--help"] } else { &[command, "--help"] };
         let mut run = place.command(arguments);
         let stdout = String::from_utf8(run.env("COLUMNS", "100").output().unwrap().stdout).unwrap();

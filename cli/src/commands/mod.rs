@@ -4,6 +4,8 @@ pub(crate) mod bench;
 pub(crate) mod compress;
 pub(crate) mod decompress;
 pub(crate) mod demo;
+#[cfg(feature = "eval")]
+pub(crate) mod eval;
 pub(crate) mod inspect;
 pub(crate) mod join;
 pub(crate) mod plan;
