@@ -486,6 +486,8 @@ pub(super) fn differ(old: &Head, new: &Head) -> Option<(&'static str, String, St
             names.join(", ")
         }),
         ("the source", &|head| head.sources.join("; ")),
+        ("the output", &|head| if head.is_part { "a part" } else { "whole tables" }.into()),
+        ("the size of files", &|head| head.shard_bytes.map_or("not limited".into(), |bytes| format!("{bytes} bytes"))),
         ("the tensors", &|head| {
             let names = |table: &TableInfo| {
                 table.source.tensors().iter().map(|part| part.name.clone()).collect::<Vec<_>>().join(", ")
@@ -494,8 +496,6 @@ pub(super) fn differ(old: &Head, new: &Head) -> Option<(&'static str, String, St
         }),
         ("the effort", &|head| each(head, &|table| table.effort.to_string())),
         ("the scale rule", &|head| each(head, &|table| table.scale_rule.clone())),
-        ("the size of files", &|head| head.shard_bytes.map_or("not limited".into(), |bytes| format!("{bytes} bytes"))),
-        ("the output", &|head| if head.is_part { "a part" } else { "whole tables" }.into()),
         ("the part", &|head| {
             let rows = |table: &TableInfo| table.first_row..table.first_row.saturating_add(table.rows);
             each(head, &|table| format!("rows {:?}", rows(table)))
