@@ -190,6 +190,18 @@ pub(crate) fn cases(sound: &[u8]) -> Vec<Case> {
     case("row-range-beyond-table", Stage::Open, "format-row-range", table(&|table| table["first_row"] = 1.into()));
     case("counts-too-large", Stage::Open, "format-counts", table(&|table| table["zero_rows"] = 21.into()));
     case(
+        "segment-counts-wrong",
+        Stage::Open,
+        "format-segment-counts",
+        table(&|table| table["segments"][1]["zeroed"]["underflow"] = 1.into()),
+    );
+    case(
+        "source-tensors-too-short",
+        Stage::Open,
+        "format-source-parts",
+        table(&|table| table["source"]["parts"] = json!([{ "name": "a", "rows": 12 }, { "name": "b", "rows": 7 }])),
+    );
+    case(
         "source-shape-wrong",
         Stage::Open,
         "format-source-shape",
