@@ -129,7 +129,7 @@ enum Store {
 
 /// Rows of a shard: the first and the last one have fewer, so that the one scale of their row might be one of a tensor.
 fn qwen_rows(shard: u64) -> usize {
-    if shard % 127 == 0 { 1 } else { 2 }
+    if shard.is_multiple_of(127) { 1 } else { 2 }
 }
 
 /// 128 shards over three files, not in order, and the scales in a fourth.

@@ -1,4 +1,5 @@
-//! Mutated table files and safetensors inputs: whatever they hold, they are refused or read, without a panic.
+//! Mutated table files, safetensors inputs, indexes, files of a table that is cut, and parts: whatever they hold, they
+//! are refused or read, without a panic.
 //!
 //! Runs for `CONDPROG_FUZZ_SECONDS` (2 by default) from a seed, `CONDPROG_FUZZ_SEED` (of the time by default), which it
 //! prints. An input that fails is written to the target folder.
@@ -18,7 +19,10 @@ use common::{Folder, Seeded, compress, f32_bytes, options, rows, write};
 use condprog_core::{Decoder, Missing, Output, Table};
 use condprog_cpu::CpuDecoder;
 use condprog_table::source::{Checkpoint, RowSource};
-use condprog_table::{DecompressOptions, RestoredDtype, TableFile, VerifyOptions, decompress, inspect, quiet, verify};
+use condprog_table::{
+    CompressOptions, DecompressOptions, JoinOptions, PartOf, RestoredDtype, ScaleMode, TableFile, VerifyOptions,
+    decompress, inspect, join, quiet, verify,
+};
 use safetensors::tensor::Dtype;
 
 /// Reads some bytes in every way, and says whether they could be opened.
@@ -26,10 +30,54 @@ type Read = fn(&[u8], &Folder, bool) -> bool;
 
 /// Does everything a reader can do with a table file, restoring it if asked.
 fn read_table(bytes: &[u8], folder: &Folder, restore: bool) -> bool {
-    let Ok(file) = TableFile::from_bytes("fuzz", bytes.to_vec()) else { return false };
-    let report = verify(&file, None, &VerifyOptions::default(), &quiet).unwrap();
+    TableFile::from_bytes("fuzz", bytes.to_vec()).is_ok_and(|file| read_tables(&file, folder, restore))
+}
+
+/// Does the same with files that an index names.
+fn read_index(bytes: &[u8], folder: &Folder, restore: bool) -> bool {
+    let index = folder.path("cut.safetensors.index.json");
+    fs::write(&index, bytes).unwrap();
+    if let Ok(checkpoint) = Checkpoint::open(&index) {
+        let _ = (checkpoint.names().count(), checkpoint.select(&[]), checkpoint.family());
+    }
+    TableFile::open(&index).is_ok_and(|file| read_tables(&file, folder, restore))
+}
+
+/// And with the second of them.
+fn read_shard(bytes: &[u8], folder: &Folder, restore: bool) -> bool {
+    fs::copy(folder.path("sound.json"), folder.path("cut.safetensors.index.json")).unwrap();
+    let path = folder.path(SHARD);
+    let sound = fs::read(&path).unwrap();
+    fs::write(&path, bytes).unwrap();
+    let file = TableFile::open(folder.path("cut.safetensors.index.json"));
+    let opened = file.is_ok_and(|file| read_tables(&file, folder, restore));
+    fs::write(&path, sound).unwrap();
+    opened
+}
+
+/// The file of a cut table that is mutated.
+const SHARD: &str = "cut-00002-of-00003.safetensors";
+
+/// Joins a part with the other.
+fn read_part(bytes: &[u8], folder: &Folder, _: bool) -> bool {
+    fs::write(folder.path("part1"), bytes).unwrap();
+    let parts = ["part0", "part1"].map(|name| folder.path(name));
+    let output = folder.path("joined.safetensors");
+    match join(&parts, output, &JoinOptions { force: true }, &quiet) {
+        Ok(report) => {
+            for path in report.files.iter().chain(&report.index) {
+                TableFile::open(path).unwrap();
+            }
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+fn read_tables(file: &TableFile, folder: &Folder, restore: bool) -> bool {
+    let report = verify(file, None, &VerifyOptions::default(), &quiet).unwrap();
     assert_eq!(report.tables.len(), file.tables().len());
-    inspect(&file);
+    inspect(file);
     for table in file.tables() {
         let segments = file.segments(&table.name).unwrap();
         let decoder = CpuDecoder::new(Table::new(&segments).unwrap()).unwrap();
@@ -48,7 +96,7 @@ fn read_table(bytes: &[u8], folder: &Folder, restore: bool) -> bool {
     }
     for dtype in [RestoredDtype::F16, RestoredDtype::Source] {
         let options = DecompressOptions { dtype, force: true, ..Default::default() };
-        if decompress(&file, &output, &options, &quiet).is_ok() {
+        if decompress(file, &output, &options, &quiet).is_ok() {
             let tensors = file.tables().len();
             assert!(Checkpoint::open(&output).unwrap().tensors().count() >= tensors);
         }
@@ -71,6 +119,20 @@ fn read_source(bytes: &[u8], folder: &Folder, _: bool) -> bool {
         assert!(table.info().bytes() < bytes.len() as u64);
     }
     true
+}
+
+/// Changes a few words, or a byte.
+fn mutate_text(text: &[u8], random: &mut Seeded) -> Vec<u8> {
+    let mut json = String::from_utf8(text.to_vec()).unwrap();
+    for _ in 0..1 + random.next() % 3 {
+        json = mutate_json(&json, random);
+    }
+    let mut bytes = json.into_bytes();
+    if random.next().is_multiple_of(8) && !bytes.is_empty() {
+        let at = below(random, bytes.len());
+        bytes[at] = random.next() as u8;
+    }
+    bytes
 }
 
 /// Changes a few things: bytes anywhere, numbers and words in the header, in and out of the list of tables, the length
@@ -150,30 +212,67 @@ fn tokens(json: &str) -> Vec<(usize, usize)> {
     tokens
 }
 
-fn seeds(folder: &Folder) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+/// What is mutated, how, and how it is read.
+struct Kind {
+    name: &'static str,
+    seeds: Vec<Vec<u8>>,
+    mutate: fn(&[u8], &mut Seeded) -> Vec<u8>,
+    read: Read,
+}
+
+fn kinds(folder: &Folder) -> [Kind; 5] {
     let input = folder.path("seed");
     let table = |options| {
         compress(&input, &folder.path("table"), &options).unwrap();
         fs::read(folder.path("table")).unwrap()
     };
-    let force = |block| condprog_table::CompressOptions { force: true, ..options(block) };
+    let force = |block| CompressOptions { force: true, ..options(block) };
     fs::write(&input, cases::input()).unwrap();
     let mut sources = vec![cases::input()];
     let mut tables = vec![table(cases::options())];
     let values = rows(6, 64, 1);
-    write(
-        &input,
-        &[
-            ("a.weight", Dtype::F8_E4M3, vec![3, 64], vec![0x38; 192]),
-            ("a.scale", Dtype::F8_E8M0, vec![3, 2], vec![120; 6]),
-            ("b", Dtype::BF16, vec![4, 16], vec![0; 128]),
-            ("c", Dtype::F32, vec![6, 64], f32_bytes(&values)),
-            ("d", Dtype::I64, vec![2], vec![0; 16]),
-        ],
-    );
+    let tensors = [
+        ("a.weight", Dtype::F8_E4M3, vec![3, 64], vec![0x38; 192]),
+        ("a.scale", Dtype::F8_E8M0, vec![3, 2], vec![120; 6]),
+        ("b", Dtype::BF16, vec![4, 16], vec![0; 128]),
+        ("c", Dtype::F32, vec![6, 64], f32_bytes(&values)),
+        ("d", Dtype::I64, vec![2], vec![0; 16]),
+        ("e.0", Dtype::I8, vec![3, 32], vec![3; 96]),
+        ("e.1", Dtype::I8, vec![2, 32], vec![5; 64]),
+        ("e.scale", Dtype::BF16, vec![1], vec![0x80, 0x3f]),
+        ("f", Dtype::F8_E4M3, vec![3, 32], vec![0x33; 96]),
+        ("f.scale", Dtype::F16, vec![3, 1], vec![0, 0x3c, 0, 0x3c, 0, 0x3c]),
+    ];
+    write(&input, &tensors);
     sources.push(fs::read(&input).unwrap());
     tables.push(table(force(2)));
-    (tables, sources)
+    // A table of two tensors and one scale, whole, cut into three files, and as two parts.
+    let checkpoint = Checkpoint::open(&input).unwrap();
+    let joined = |name: &str, options| {
+        let info = checkpoint.join_matching("e", "e.[0-9]", None).unwrap();
+        let mut sources: Vec<Box<dyn RowSource>> = vec![Box::new(checkpoint.rows(info).unwrap())];
+        condprog_table::compress(&mut sources, folder.path(name), &options, &quiet).unwrap()
+    };
+    joined("table", force(2));
+    tables.push(fs::read(folder.path("table")).unwrap());
+    let cut = || CompressOptions { shard_bytes: Some(28), scale: ScaleMode::Global, ..force(2) };
+    let report = joined("cut.safetensors", cut());
+    assert_eq!(report.files[1], folder.path(SHARD));
+    let index = fs::read(folder.path("cut.safetensors.index.json")).unwrap();
+    fs::write(folder.path("sound.json"), &index).unwrap();
+    let shard = fs::read(folder.path(SHARD)).unwrap();
+    for index in 0..2 {
+        let part = Some(PartOf::Share { index, of: 2 });
+        joined(&format!("part{index}"), CompressOptions { part, ..cut() });
+    }
+    let part = fs::read(folder.path("part1")).unwrap();
+    [
+        Kind { name: "table", seeds: tables, mutate, read: read_table },
+        Kind { name: "source", seeds: sources, mutate, read: read_source },
+        Kind { name: "index", seeds: vec![index], mutate: mutate_text, read: read_index },
+        Kind { name: "shard", seeds: vec![shard], mutate, read: read_shard },
+        Kind { name: "part", seeds: vec![part], mutate, read: read_part },
+    ]
 }
 
 #[test]
@@ -183,29 +282,33 @@ fn mutated_files_never_panic() {
     let seed = env::var("CONDPROG_FUZZ_SEED").map_or(time, |text| text.parse().expect("a number"));
     println!("CONDPROG_FUZZ_SEED={seed}");
     let folder = Folder::new();
-    let (tables, sources) = seeds(&folder);
-    assert!(tables.iter().all(|bytes| read_table(bytes, &folder, true)));
-    assert!(sources.iter().all(|bytes| read_source(bytes, &folder, true)));
+    let kinds = kinds(&folder);
+    for kind in &kinds {
+        assert!(kind.seeds.iter().all(|bytes| (kind.read)(bytes, &folder, true)), "{}", kind.name);
+    }
     let mut random = Seeded(seed);
     let end = Instant::now() + Duration::from_secs(seconds);
-    let (mut count, mut opened) = ([0u64; 2], [0u64; 2]);
-    while Instant::now() < end {
-        let kind = below(&mut random, 2);
-        let (seeds, read): (_, Read) = if kind == 0 { (&tables, read_table) } else { (&sources, read_source) };
+    let (mut count, mut opened) = ([0u64; 5], [0u64; 5]);
+    // Long enough for every kind to have been opened and refused, and as long as asked.
+    while Instant::now() < end || (0..5).any(|kind| opened[kind] == 0 || opened[kind] == count[kind]) {
+        let place = below(&mut random, kinds.len());
+        let Kind { name, seeds, mutate, read } = &kinds[place];
         let bytes = mutate(&seeds[below(&mut random, seeds.len())], &mut random);
         // Restoring waits for the disk, so not every time.
         let restore = random.next().is_multiple_of(16);
         match catch_unwind(AssertUnwindSafe(|| read(&bytes, &folder, restore))) {
-            Ok(ok) => opened[kind] += u64::from(ok),
+            Ok(ok) => opened[place] += u64::from(ok),
             Err(_) => {
-                let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{kind}-{seed}"));
+                let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}-{seed}"));
                 fs::write(&path, bytes).unwrap();
-                panic!("seed {seed}, input {}: kept as {}", count[0] + count[1], path.display());
+                panic!("seed {seed}, input {}: kept as {}", count.iter().sum::<u64>(), path.display());
             }
         }
-        count[kind] += 1;
+        count[place] += 1;
+        // A mutator that breaks everything, or nothing, would find nothing.
+        assert!(Instant::now() < end + Duration::from_secs(60), "{opened:?} of {count:?} opened");
     }
-    println!("{} table files, {} opened; {} sources, {} opened", count[0], opened[0], count[1], opened[1]);
-    // A mutator that breaks everything, or nothing, would find nothing.
-    assert!((0..2).all(|kind| opened[kind] > 0 && opened[kind] < count[kind]));
+    for (kind, (opened, count)) in kinds.iter().zip(opened.iter().zip(count)) {
+        println!("{count} of kind {}, {opened} opened", kind.name);
+    }
 }

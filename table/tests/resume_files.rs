@@ -46,20 +46,23 @@ fn run(folder: &Folder, options: &CompressOptions) -> Result<u64, Error> {
     Ok(report.resumed_rows)
 }
 
-/// All that is in a folder but the input, by name.
-fn contents(folder: &Folder) -> BTreeMap<String, Vec<u8>> {
+/// Files, by name.
+type Contents = BTreeMap<String, Vec<u8>>;
+
+/// All that is in a folder but the input.
+fn contents(folder: &Folder) -> Contents {
     read_all(folder.list().iter().filter(|name| *name != "in").map(|name| folder.path(name)))
 }
 
 /// The files of a run that was never stopped, the index with them.
-fn whole(options: &CompressOptions) -> BTreeMap<String, Vec<u8>> {
+fn whole(options: &CompressOptions) -> Contents {
     let folder = Folder::new();
     input(&folder);
     assert_eq!(run(&folder, options).unwrap(), 0);
     contents(&folder)
 }
 
-fn put(folder: &Folder, files: &BTreeMap<String, Vec<u8>>) {
+fn put(folder: &Folder, files: &Contents) {
     folder.list().iter().filter(|name| *name != "in").for_each(|name| fs::remove_file(folder.path(name)).unwrap());
     files.iter().for_each(|(name, bytes)| fs::write(folder.path(name), bytes).unwrap());
 }
@@ -99,10 +102,7 @@ fn a_run_stopped_at_any_block_goes_on_and_ends_alike() {
 
 /// The states that a kill leaves while the files get their names: the first `renamed` outputs have theirs, the index
 /// last, and the journal is there still.
-fn between_renames(
-    folder: &Folder,
-    options: &CompressOptions,
-) -> (BTreeMap<String, Vec<u8>>, Vec<BTreeMap<String, Vec<u8>>>) {
+fn between_renames(folder: &Folder, options: &CompressOptions) -> (Contents, Vec<Contents>) {
     stopped_after(ROWS, folder, options);
     let journal = fs::read(folder.path(JOURNAL)).unwrap();
     let unfinished = contents(folder);

@@ -35,19 +35,19 @@ impl Folder {
 }
 
 /// A tensor: name, type, shape, bytes.
-pub(crate) type Tensor = (&'static str, Dtype, Vec<usize>, Vec<u8>);
+pub(crate) type Tensor<N = &'static str> = (N, Dtype, Vec<usize>, Vec<u8>);
 
-pub(crate) fn write<N: AsRef<str>>(path: &Path, tensors: &[(N, Dtype, Vec<usize>, Vec<u8>)]) {
+pub(crate) fn write<N: AsRef<str>>(path: &Path, tensors: &[Tensor<N>]) {
     let view = |dtype: &Dtype, shape: &Vec<usize>, data| TensorView::new(*dtype, shape.clone(), data).unwrap();
     let views = tensors.iter().map(|(name, dtype, shape, data)| (name.as_ref(), view(dtype, shape, data.as_slice())));
     fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
 }
 
 /// A tensor whose name is made up by a test.
-pub(crate) type Named = (String, Dtype, Vec<usize>, Vec<u8>);
+pub(crate) type Named = Tensor<String>;
 
 /// Writes the files of a checkpoint, and the index that lists all their tensors.
-pub(crate) fn write_checkpoint<N: AsRef<str>>(folder: &Folder, files: &[(&str, Vec<(N, Dtype, Vec<usize>, Vec<u8>)>)]) {
+pub(crate) fn write_checkpoint<N: AsRef<str>>(folder: &Folder, files: &[(&str, Vec<Tensor<N>>)]) {
     let mut listed = Vec::new();
     for (file, tensors) in files {
         write(&folder.path(file), tensors);
