@@ -1,12 +1,16 @@
 //! Coding blocks of rows, between a thread that reads and one that writes.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
+use std::time::Duration;
 
-use condprog_core::encoder::{Outcome, ScaleRule, Search};
+use condprog_core::encoder::{EncodeError, Outcome, ScaleRule, Search};
 use condprog_core::{Layout, Scale};
 use condprog_cpu::Encoder;
-use rayon::prelude::*;
+use rayon::Yield;
 
 use super::files::Files;
 use super::plan::Plan;
@@ -91,6 +95,9 @@ fn scale_rule(segment: &SegmentInfo, scale: ScaleMode) -> ScaleRule {
 }
 
 /// Codes blocks as they are read, and sends them on.
+///
+/// Threads take runs of rows, not blocks: while the last runs of a block are coded, the next blocks' first ones are too,
+/// so that no thread waits for another as long as there are rows.
 fn code_blocks(
     sources: &mut [Box<dyn RowSource>],
     plan: &Plan,
@@ -99,60 +106,195 @@ fn code_blocks(
     send: SyncSender<Coded>,
     counter: &mut Counter<'_>,
 ) -> Result<(), Error> {
-    let mut values = Vec::new();
-    // An encoder keeps memory per thread: one at a time, and the same one for as long as it fits.
-    let mut current: Option<(Layout, ScaleRule, Encoder)> = None;
-    read_ahead(sources, blocks.into_iter(), |block, raw| {
-        let (segment, index) = block.tag;
-        let planned = &plan.segments[segment];
-        let (layout, rule) = (planned.layout, scale_rule(plan.info(planned).1, options.scale));
-        let fits = |(l, r, _): &(Layout, ScaleRule, Encoder)| (*l, *r) == (layout, rule);
-        let (.., encoder) = match current.take().filter(fits) {
-            Some(encoder) => current.insert(encoder),
-            None => current.insert((layout, rule, Encoder::new(layout, rule, Search::effort(options.effort))?)),
-        };
-        let table = &plan.info(planned).0.name;
-        let (dim, stride) = (raw.dim, encoder.layout().record_bytes());
-        let mut records = vec![0; raw.rows() * stride];
-        let mut counts = Zeroed::default();
-        let mut told = 0;
-        // Large enough for every thread to have several runs of rows, small enough to tell progress often.
-        let chunk = encoder.block_rows() * rayon::current_num_threads() * 8;
-        for start in (0..raw.rows()).step_by(chunk) {
-            let end = raw.rows().min(start + chunk);
-            values.resize((end - start) * dim, 0.0);
-            to_f32(&raw, start, &mut values);
-            let outcomes = encoder.encode(&values, &mut records[start * stride..end * stride]);
-            for (row, outcome) in (start..).zip(outcomes) {
-                match (outcome, options.non_finite) {
-                    (Ok(Outcome::Coded), _) => {}
-                    (Ok(Outcome::Zero), _) => counts.zero += 1,
-                    (Ok(Outcome::Underflow), _) => counts.underflow += 1,
-                    (Err(_), NonFinite::Zero) => counts.non_finite += 1,
-                    (Err(source), NonFinite::Error) => {
-                        let row = block.first + row as u64;
-                        return Err(Error::Row { tensor: table.clone(), row, source });
-                    }
+    // Enough that a thread finds the next run when it has one done.
+    let most = 3 * rayon::current_num_threads();
+    let (reply, runs) = channel();
+    rayon::in_place_scope(|scope| {
+        let non_finite = options.non_finite;
+        let mut assembly = Assembly { plan, non_finite, send, counter, runs, pending: 0, open: BTreeMap::new() };
+        let mut current: Option<(Layout, ScaleRule, Arc<Encoder>)> = None;
+        let read = read_ahead(sources, blocks.into_iter(), |block, raw| {
+            let planned = &plan.segments[block.tag.0];
+            let (layout, rule) = (planned.layout, scale_rule(plan.info(planned).1, options.scale));
+            let fits = |(l, r, _): &(Layout, ScaleRule, Arc<Encoder>)| (*l, *r) == (layout, rule);
+            let (.., encoder) = match current.take().filter(fits) {
+                Some(encoder) => current.insert(encoder),
+                None => {
+                    // An encoder keeps memory per thread: one at a time.
+                    assembly.take_all()?;
+                    let encoder = Encoder::new(layout, rule, Search::effort(options.effort))?;
+                    current.insert((layout, rule, Arc::new(encoder)))
                 }
+            };
+            assembly.open(&block, raw.rows() * layout.record_bytes());
+            let (rows, step, raw) = (raw.rows(), encoder.block_rows(), Arc::new(raw));
+            for start in (0..rows).step_by(step) {
+                while assembly.pending >= most {
+                    assembly.take()?;
+                }
+                assembly.pending += 1;
+                let reply = Reply { reply: reply.clone(), run: None };
+                let (tag, rows) = (block.tag, start..rows.min(start + step));
+                let (encoder, raw) = (Arc::clone(encoder), Arc::clone(&raw));
+                scope.spawn(move |_| reply.of(|| Run::code(&encoder, &raw, tag, rows)));
             }
-            if end < raw.rows() {
-                counter.add(table, (end - start) as u64)?;
-                told = end;
-            }
+            Ok(())
+        });
+        match read {
+            // Who stops does not wait.
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            // Blocks before the error are kept.
+            read => assembly.take_all().and(read),
         }
-        // The last rows of a block count when the block is on its way, so that who stops here loses none of it.
-        let rest = (raw.rows() - told) as u64;
-        // Nobody to send to means that the writer failed, and says why.
-        send.send(Coded { segment, block: index, records, counts }).map_err(|_| Error::Cancelled)?;
-        counter.add(table, rest)
     })
 }
 
-/// As [`RawRows::to_f32`], for all values that fit, on all threads.
-fn to_f32(raw: &RawRows, start: usize, values: &mut [f32]) {
-    const ROWS: usize = 64;
-    values.par_chunks_mut(ROWS * raw.dim).enumerate().for_each(|(index, values)| {
-        let first = start + index * ROWS;
-        raw.to_f32(first..first + values.len() / raw.dim, values);
-    });
+/// Rows that one thread has coded.
+struct Run {
+    tag: (usize, u64),
+    /// Within the block.
+    rows: Range<usize>,
+    records: Vec<u8>,
+    outcomes: Vec<Result<Outcome, EncodeError>>,
+}
+
+impl Run {
+    fn code(encoder: &Encoder, raw: &RawRows, tag: (usize, u64), rows: Range<usize>) -> Run {
+        let mut values = vec![0.0; rows.len() * raw.dim];
+        raw.to_f32(rows.clone(), &mut values);
+        let mut records = vec![0; rows.len() * encoder.layout().record_bytes()];
+        let outcomes = encoder.encode(&values, &mut records);
+        Run { tag, rows, records, outcomes }
+    }
+}
+
+/// Sends what a thread has coded; when it panicked, that there is nothing, so that nobody waits for it.
+struct Reply {
+    reply: Sender<Option<Run>>,
+    run: Option<Run>,
+}
+
+impl Reply {
+    fn of(mut self, code: impl FnOnce() -> Run) {
+        self.run = Some(code());
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        // Nobody listens any more when something else failed.
+        let _ = self.reply.send(self.run.take());
+    }
+}
+
+/// Puts blocks together from the runs that threads have coded, in whatever order these come, and sends them on in their
+/// own: what a run that fails leaves behind does not depend on threads.
+struct Assembly<'a, 'b> {
+    plan: &'a Plan,
+    non_finite: NonFinite,
+    send: SyncSender<Coded>,
+    counter: &'a mut Counter<'b>,
+    runs: Receiver<Option<Run>>,
+    /// Runs that threads have or will take.
+    pending: usize,
+    open: BTreeMap<(usize, u64), Open>,
+}
+
+/// A row that cannot be coded: its block, its place in the block, and why.
+type Failed = (((usize, u64), usize), EncodeError);
+
+/// A block that is not whole yet.
+struct Open {
+    /// Its first row, counted over the table.
+    first: u64,
+    rows_left: usize,
+    /// Rows of the last run.
+    uncounted: usize,
+    records: Vec<u8>,
+    counts: Zeroed,
+}
+
+impl Assembly<'_, '_> {
+    fn open(&mut self, block: &Block<(usize, u64)>, record_bytes: usize) {
+        let (records, counts) = (vec![0; record_bytes], Zeroed::default());
+        let open = Open { first: block.first, rows_left: block.rows, uncounted: 0, records, counts };
+        self.open.insert(block.tag, open);
+    }
+
+    /// Takes all runs that are pending.
+    fn take_all(&mut self) -> Result<(), Error> {
+        while self.pending > 0 {
+            self.take()?;
+        }
+        Ok(())
+    }
+
+    /// Takes one run. When a row of it cannot be coded, takes all others too: whatever the order in which threads were
+    /// done, the error is that of the first such row, and blocks before it are kept.
+    fn take(&mut self) -> Result<(), Error> {
+        let Err(mut failed) = self.add()? else { return Ok(()) };
+        while self.pending > 0 {
+            if let Err(other) = self.add()?
+                && other.0 < failed.0
+            {
+                failed = other;
+            }
+        }
+        let ((tag, row), source) = failed;
+        let planned = &self.plan.segments[tag.0];
+        let (tensor, row) = (self.plan.info(planned).0.name.clone(), self.open[&tag].first + row as u64);
+        Err(Error::Row { tensor, row, source })
+    }
+
+    /// Adds one run to its block, and sends the block on when it is whole. Gives the first row that cannot be coded.
+    fn add(&mut self) -> Result<Result<(), Failed>, Error> {
+        // A thread that panicked does so again when all are done.
+        let Run { tag, rows, records, outcomes } = self.wait().ok_or(Error::Cancelled)?;
+        let block = self.open.get_mut(&tag).expect("a block is open until it has all its rows");
+        for (row, outcome) in rows.clone().zip(outcomes) {
+            match (outcome, self.non_finite) {
+                (Ok(Outcome::Coded), _) => {}
+                (Ok(Outcome::Zero), _) => block.counts.zero += 1,
+                (Ok(Outcome::Underflow), _) => block.counts.underflow += 1,
+                (Err(_), NonFinite::Zero) => block.counts.non_finite += 1,
+                (Err(source), NonFinite::Error) => return Ok(Err(((tag, row), source))),
+            }
+        }
+        let stride = records.len() / rows.len();
+        block.records[rows.start * stride..rows.end * stride].copy_from_slice(&records);
+        block.rows_left -= rows.len();
+        // The last rows of a block count when the block is on its way, so that who stops here loses none of it.
+        if block.rows_left > 0 {
+            self.count(tag, rows.len())?;
+        } else {
+            block.uncounted = rows.len();
+        }
+        while let Some(first) = self.open.first_entry().filter(|first| first.get().rows_left == 0) {
+            let ((segment, block), Open { records, counts, uncounted, .. }) = first.remove_entry();
+            // Nobody to send to means that the writer failed, and says why.
+            self.send.send(Coded { segment, block, records, counts }).map_err(|_| Error::Cancelled)?;
+            self.count((segment, block), uncounted)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn count(&mut self, (segment, _): (usize, u64), rows: usize) -> Result<(), Error> {
+        self.counter.add(&self.plan.info(&self.plan.segments[segment]).0.name, rows as u64)
+    }
+
+    /// The next run that is done. A thread of the pool that waits would be missed: it takes runs itself.
+    fn wait(&mut self) -> Option<Run> {
+        self.pending -= 1;
+        while rayon::current_thread_index().is_some() {
+            if let Ok(run) = self.runs.try_recv() {
+                return run;
+            }
+            if rayon::yield_now() != Some(Yield::Executed)
+                && let Ok(run) = self.runs.recv_timeout(Duration::from_millis(1))
+            {
+                return run;
+            }
+        }
+        self.runs.recv().expect("a sender is kept")
+    }
 }
