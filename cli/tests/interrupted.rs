@@ -67,6 +67,81 @@ fn a_killed_run_leaves_nothing_that_looks_finished_and_resumes_to_the_same_bytes
     place.ok(&["verify", "out.safetensors", "--against", "in.safetensors"]);
 }
 
+#[test]
+fn a_run_killed_at_any_moment_goes_on_to_the_same_files() {
+    const FILES: usize = 3;
+    const KILLS: usize = 10;
+    let place = Place::new();
+    // Tensors of unequal sizes, one table, over several files.
+    fs::create_dir(place.path("in")).unwrap();
+    let rows = [151, 289, 64, 600, 67, 363].map(|rows| gaussian(rows, 64, rows as u64).concat());
+    let names: Vec<_> = (0..rows.len()).map(|tensor| format!("lookup.{tensor}.weight")).collect();
+    let file = |tensor: usize| format!("model-{:05}-of-{FILES:05}.safetensors", 1 + tensor * 2 % FILES);
+    for first in 0..FILES {
+        let tensors = (0..rows.len()).filter(|&tensor| file(tensor) == file(first));
+        let tensors: Vec<(usize, [usize; 2])> = tensors.map(|tensor| (tensor, [rows[tensor].len() / 64, 64])).collect();
+        let tensors: Vec<(&str, &[usize], &[f32])> =
+            tensors.iter().map(|(tensor, shape)| (&*names[*tensor], &shape[..], &*rows[*tensor])).collect();
+        place.tensors(&format!("in/{}", file(first)), &tensors);
+    }
+    let weight_map: serde_json::Map<_, _> =
+        (0..rows.len()).map(|tensor| (names[tensor].clone(), file(tensor).into())).collect();
+    place.write("in/model.safetensors.index.json", serde_json::json!({ "weight_map": weight_map }).to_string());
+
+    let outputs = |folder: &str| -> Vec<(String, Vec<u8>)> {
+        let mut names: Vec<_> = fs::read_dir(place.path(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        names.iter().map(|path| (path.file_name().unwrap().to_string_lossy().into(), fs::read(path).unwrap())).collect()
+    };
+    let compress = |folder: &'static str| {
+        let output = format!("{folder}/table.safetensors");
+        let options =
+            "--segments lookup=lookup.*.weight --effort 0 --block-rows 64 --shard-size 7kB --rate-rows 250..400=3";
+        let mut command = place.command(&["compress", "in", "-o", &output]);
+        command.args(options.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    for folder in ["straight", "killed"] {
+        fs::create_dir(place.path(folder)).unwrap();
+    }
+    let start = Instant::now();
+    assert!(compress("straight").status().unwrap().success());
+    let whole = start.elapsed();
+    let straight = outputs("straight");
+    assert!(straight.len() > 4, "{} files", straight.len());
+
+    let journal = place.path("killed/table.safetensors.condprog-journal");
+    let blocks = || fs::read_to_string(&journal).map_or(0, |text| text.matches("\"checksum\"").count());
+    let (mut kills, mut runs, mut done) = (0, 0, 0);
+    let mut moments = gaussian(1, 100 * KILLS, 7).concat().into_iter();
+    while kills < KILLS {
+        // In parts of the time of a whole run: four tries in five take less than a third.
+        let moment = moments.next().unwrap().abs() / 4.0;
+        let mut child = compress("killed").spawn().unwrap();
+        sleep(whole.mul_f32(moment));
+        let ended = child.try_wait().unwrap();
+        if ended.is_none() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            kills += 1;
+            eprintln!("kill {kills} after {moment:.3} of a run: {done} blocks before it, {} after", blocks());
+        }
+        assert!(ended.is_none_or(|status| status.success()));
+        // The journal goes last.
+        if !journal.exists() && place.exists("killed/table.safetensors.index.json") {
+            assert!(outputs("killed") == straight, "the bytes differ after {kills} kills");
+            straight.iter().for_each(|(name, _)| fs::remove_file(place.path("killed").join(name)).unwrap());
+            (runs, done) = (runs + 1, 0);
+            continue;
+        }
+        assert!(blocks() >= done, "of {done} blocks {} are left", blocks());
+        done = blocks();
+    }
+    eprintln!("{runs} runs were done between kills");
+    assert!(compress("killed").status().unwrap().success());
+    assert!(outputs("killed") == straight, "the bytes differ");
+}
+
 /// Runs a script in a mount namespace of its own, in which it may mount: `None` where the system does not permit it.
 fn with_mounts(place: &Place, script: &str) -> Option<Run> {
     let unshare = |script: &str| {
