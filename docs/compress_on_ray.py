@@ -2,9 +2,9 @@
 
     python compress_on_ray.py [--shares N] [--cpus N] [--condprog PATH] CHECKPOINT OUT.safetensors [OPTION ...]
 
-OPTION is what `condprog compress` takes: `--model`, `--tensor`, `--rate`, `--effort`, `--shard-size` and so on. Checkpoint
-and output lie where all machines see them under the same path, and so does the program. RAY_ADDRESS says which cluster;
-without it Ray starts one on this machine.
+OPTION is what `condprog compress` takes: `--model`, `--tensor`, `--rate`, `--effort`, `--shard-size` and so on.
+Checkpoint and output lie where all machines see them under the same path, and so does the program. RAY_ADDRESS says
+which cluster; without it Ray starts one on this machine.
 
 The rows are cut into shares, by default four per machine, and a share is one task. Its part lies beside the output, in
 OUT.safetensors.parts, and whoever gets the task next after a machine was lost goes on with it, wherever that is. The

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The scripts of docs/many-machines.md on this machine, with tasks killed in the middle: what is checked is in
-# cli/tests/python/many_machines.py. Needs bash, python3 with venv, and the network for the packages, of which Ray is one
-# (300 MB, in target/many-machines).
+# cli/tests/python/many_machines.py. Needs bash, python3 with venv, and the network for the packages, of which one is Ray
+# (300 MB in target/many-machines).
 set -eu
 cd "$(dirname "$0")/../.."
 export PYTHONDONTWRITEBYTECODE=1

@@ -53,11 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         rows as f64 / seconds[seconds.len() / 2]
     };
     let (alone, whole) = (speed(&mut alone), speed(&mut whole));
-    println!(
-        "{rows} rows, effort {effort}, {} threads: encoder alone {alone:.0} rows/s, from file to file {whole:.0} rows/s, {:.1} %",
-        rayon::current_num_threads(),
-        100.0 * whole / alone
-    );
+    let threads = rayon::current_num_threads();
+    println!("{rows} rows, effort {effort}, {threads} threads, medians of {rounds}, rows per second");
+    println!("encoder alone     {alone:.0}");
+    println!("from file to file {whole:.0}, {:.1} % of it", 100.0 * whole / alone);
     Ok(())
 }
 

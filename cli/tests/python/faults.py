@@ -514,8 +514,9 @@ def check_outputs(condprog):
 
 
 def check_zeroed(condprog):
-    """Rows that are not finite, where the user chose zeros: they are zero and counted. A scale byte of 0 is the smallest
-    power of two there is, not zero: a row of such groups alone is too small to keep, beside others it is as it was."""
+    """Rows that are not finite, where the user chose zeros: they are zero and counted. A scale byte of 0 is the
+    smallest power of two there is, not zero: a row of such groups alone is too small to keep, beside others it is as it
+    was."""
     checkpoint = families.deepseek(np.random.default_rng(4))
     weight, scale = f"{EMBED}.weight", f"{EMBED}.scale"
     both(

@@ -2,9 +2,9 @@
 
     python many_machines.py CONDPROG FOLDER
 
-Slurm is this program as `sbatch`, which runs one task after another. Ray is a cluster of two nodes on this machine. Tasks
-are killed in the middle of their shares, with the program that they run and without it; what comes out must be byte for
-byte what one run gives that nobody disturbed.
+Slurm is this program as `sbatch`, which runs one task after another. Ray is a cluster of two nodes on this machine.
+Tasks are killed in the middle of their shares, with the program that they run and without it; what comes out must be
+byte for byte what one run gives that nobody disturbed.
 """
 
 import os
