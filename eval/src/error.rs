@@ -28,10 +28,10 @@ pub enum Error {
     #[error(transparent)]
     Level(#[from] condprog_cpu::UnsupportedLevel),
     /// A row that cannot be coded.
-    #[error("row {row} of the sample: {source}")]
+    #[error("row {row}: {source}")]
     Row {
-        /// Which, from 0 in the sample.
-        row: usize,
+        /// Its id; from a [`Subject`](crate::Subject), which knows no ids, its place among the rows.
+        row: u64,
         /// Why.
         source: EncodeError,
     },
@@ -131,6 +131,14 @@ impl Error {
             Error::Need { .. } => "need",
             Error::Method { .. } => "method",
             Error::Pattern { .. } => "pattern",
+        }
+    }
+
+    /// The error with the id of a row in the place of its place among rows.
+    pub(crate) fn of_ids(self, ids: &[u64]) -> Error {
+        match self {
+            Error::Row { row, source } => Error::Row { row: ids[row as usize], source },
+            other => other,
         }
     }
 

@@ -130,7 +130,7 @@ impl LanguageModelHarness {
             if let Method::Allocated { rate, .. } = method {
                 subject.allocate(self.allocation(rate)?);
             }
-            let restored = subject.restore(method)?;
+            let restored = subject.restore(method).map_err(|error| error.of_ids(self.evaluation.ids()))?;
             let found = MethodDivergence {
                 method: method.to_string(),
                 row_bytes: restored.row_bytes,

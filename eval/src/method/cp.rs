@@ -56,7 +56,7 @@ impl Codes {
         let mut records = vec![0; rows.len() * layout.record_bytes()];
         let outcomes = encoder.encode(rows.values(), &mut records);
         match outcomes.into_iter().enumerate().find_map(|(row, outcome)| outcome.err().map(|source| (row, source))) {
-            Some((row, source)) => Err(Error::Row { row, source }),
+            Some((row, source)) => Err(Error::Row { row: row as u64, source }),
             None => Ok(Codes { layout, records }),
         }
     }
@@ -75,7 +75,7 @@ impl Codes {
                 for (t, state) in (0..).zip(path.iter_mut()) {
                     *state = trellis::state(self.layout, record.code, t);
                 }
-                let failed = |source| Error::Row { row: index, source };
+                let failed = |source| Error::Row { row: index as u64, source };
                 let target = Target::new(self.layout, row, rule, targets).map_err(failed)?;
                 let (scale, _) = finish(row, &target, path, variant, rule).map_err(failed)?;
                 for (out, &state) in out.iter_mut().zip(path.iter()) {

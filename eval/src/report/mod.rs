@@ -285,7 +285,7 @@ impl Report {
                     ruled_out.get_or_insert(error);
                     continue;
                 }
-                other => other?,
+                other => other.map_err(|error| error.of_ids(&sample.ids))?,
             };
             let rows = subject.rows();
             let weights = sample.weights.as_ref().map(|weights| &weights[..rows.len()]);
@@ -320,11 +320,12 @@ impl Report {
         let (mut scales, mut variants) = (Vec::new(), vec![0; 16]);
         let all = place(sample.rows.len());
         let slow = place(part(Method::cp(Rate::TWO, 4, Rule::Norm), sample.rows.len()));
-        if options.methods.contains(&Method::cp(Rate::TWO, 0, Rule::Norm)) {
+        let was_run = |method: Method| methods.iter().any(|line: &MethodLine| line.method == method.to_string());
+        if was_run(Method::cp(Rate::TWO, 0, Rule::Norm)) {
             let found = subjects[all].scales(Rate::TWO, 0)?;
             scales = found.iter().filter(|scale| !scale.is_zero()).map(|scale| libm::log2(scale.alpha())).collect();
         }
-        if options.methods.contains(&Method::cp(Rate::TWO, 4, Rule::Norm)) {
+        if was_run(Method::cp(Rate::TWO, 4, Rule::Norm)) {
             for scale in subjects[slow].scales(Rate::TWO, 4)? {
                 variants[usize::from(scale.variant())] += usize::from(!scale.is_zero());
             }
