@@ -49,9 +49,8 @@ def kill_in_the_middle(parts, share, with_program):
     def blocks():
         return journal.read_text().count("\n") - 1 if journal.exists() else 0
 
-    wait_for(f"blocks of share {share}", lambda: blocks() >= 2)
-    program, parent = wait_for(f"the program of share {share}", lambda: running(share), 5)
-    done = blocks()
+    program, parent = wait_for(f"the program of share {share}", lambda: running(share))
+    done = wait_for(f"blocks of share {share}", lambda: blocks() >= 2 and blocks())
     os.kill(parent, signal.SIGKILL)
     if with_program:
         os.kill(program, signal.SIGKILL)
