@@ -36,7 +36,7 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
     let cases: [(&[&str], &str); 10] = [
         (&[], "Usage: condprog"),
         (&["shrink"], "unrecognized subcommand 'shrink'"),
-        (&["compress", "in.safetensors"], "--output <OUT.safetensors>"),
+        (&["compress", "in.safetensors"], "--output <OUT>"),
         (&["compress", "in.safetensors", "-o", "x", "--rate", "5"], "bits per value from 1 to 4 in steps of 0.25"),
         (&["compress", "in.safetensors", "-o", "x", "--effort", "5"], "0..=4"),
         (&["compress", "in.safetensors", "-o", "x", "--threads", "0"], "invalid value '0'"),
