@@ -110,6 +110,11 @@ fn files_and_index_are_what_others_read_and_together_the_one_file() {
             let all = TableFile::open(path).unwrap();
             assert_eq!((all.files().count(), all.file_bytes()), (of, bytes));
             assert_eq!(all.tables(), report.tables);
+            for table in all.tables() {
+                let ends = table.segments.iter().map(|segment| segment.first_row + segment.rows);
+                let starts = table.segments.iter().map(|segment| segment.first_row);
+                assert!(starts.eq([0].into_iter().chain(ends).take(table.segments.len())), "{:?}", table.segments);
+            }
             for (table, rows) in TABLES {
                 let ids: Vec<_> = (0..rows as i64).collect();
                 assert_eq!(decode(&all, table, &ids), decode(&one, table, &ids), "{table}");
@@ -181,6 +186,27 @@ fn every_job_on_many_files_gives_what_it_gives_on_one() {
         assert!(matches!(decompress(&many, &path, &options, &quiet), Err(Error::SameFile { .. })));
         assert_eq!(fs::read(&path).unwrap(), before);
     }
+}
+
+#[test]
+fn damage_in_one_file_of_many_is_named_by_rows_of_the_table() {
+    let (_input, checkpoint) = checkpoint();
+    let folder = Folder::new();
+    let report = run(&checkpoint, folder.path("out.safetensors"), sharded(200)).unwrap();
+    // The last record of the last file: the last row of `u`.
+    let last = report.files.last().unwrap();
+    let mut bytes = fs::read(last).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(last, bytes).unwrap();
+    let file = TableFile::open(folder.path("")).unwrap();
+    let report = verify(&file, None, &VerifyOptions::default(), &quiet).unwrap();
+    let damage: Vec<_> = report.tables.iter().flat_map(|table| &table.damage).collect();
+    let [damage] = damage.as_slice() else { panic!("{damage:?}") };
+    let table = file.table("u").unwrap();
+    let (place, segment) = table.segments.iter().enumerate().next_back().unwrap();
+    assert_eq!((&*damage.table, &damage.tensor, damage.first_row + damage.rows), ("u", &segment.tensor, 31));
+    let error = file.check_block("u", place, segment.blocks() - 1).unwrap_err();
+    assert!(error.to_string().starts_with(&format!("{}: tensor", last.display())), "{error}");
 }
 
 #[test]
