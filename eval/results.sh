@@ -27,6 +27,12 @@ done
 "$eval" kl "$data" -o "$out/kl-windows.csv" --methods "$methods"
 "$eval" kl-summary "$out/kl-windows.csv" -o "$out"
 
+# The gains that looked better, on four times the text.
+mkdir -p "$out/gains"
+"$eval" kl "$data" -o "$out/gains/kl-windows.csv" --windows 32 \
+    --methods 'cp-2.5-e0-projection,cp-2.5-e0-projection-gain960,cp-1-e0-projection,cp-1-e0-projection-gain1120'
+"$eval" kl-summary "$out/gains/kl-windows.csv" -o "$out/gains"
+
 table="$data/engram-fp8.safetensors" tensor=layers.1.engram.embed.weight trace="$data/trace.safetensors"
 "$eval" table "$table" --tensor "$tensor" --trace "$trace" --kl "$out/kl-windows.csv" --sample 8192 -o "$out/ngram"
 "$eval" table "$table" --tensor "$tensor" --columns 160 --trace "$trace" --sample 8192 -o "$out/ngram-160"
@@ -34,4 +40,4 @@ if [ -n "$minilm" ]; then
     "$eval" table "$minilm" --tensor embeddings.word_embeddings.weight --sample 8192 -o "$out/minilm"
 fi
 # Of the plots, the SVGs are kept with the documentation.
-rm -f "$out"/*/*.png "$out"/*/index.html "$out"/*/kl*.csv
+rm -f "$out"/*/*.png "$out"/*/index.html "$out"/ngram/kl*.csv
