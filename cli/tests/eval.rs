@@ -124,7 +124,8 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
     place.table("in.safetensors", &vec![vec![0.0; 32]; 4]);
     fails(&[], "all-zero", "all 4 sampled rows are zero");
     place.table("in.safetensors", &gaussian(4, 5, 8));
-    fails(&[], "layout", "bits");
+    let narrow = ["eval", "in.safetensors", "--tensor", "t", "-o", "report", "--method", "cp-2-e0-norm"];
+    assert_eq!(place.json(1, &narrow)["error"]["code"], "layout");
     assert!(!place.exists("report"));
 }
 
