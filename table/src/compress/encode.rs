@@ -109,7 +109,8 @@ fn code_blocks(
     // Enough that a thread finds the next run when it has one done.
     let most = 3 * rayon::current_num_threads();
     let (reply, runs) = channel();
-    rayon::in_place_scope(|scope| {
+    // The oldest run first, for the calling thread too where it is one of the pool: else a block could wait to the end.
+    rayon::in_place_scope_fifo(|scope| {
         let non_finite = options.non_finite;
         let mut assembly = Assembly { plan, non_finite, send, counter, runs, pending: 0, open: BTreeMap::new() };
         let mut current: Option<(Layout, ScaleRule, Arc<Encoder>)> = None;
@@ -136,7 +137,7 @@ fn code_blocks(
                 let reply = Reply { reply: reply.clone(), run: None };
                 let (tag, rows) = (block.tag, start..rows.min(start + step));
                 let (encoder, raw) = (Arc::clone(encoder), Arc::clone(&raw));
-                scope.spawn(move |_| reply.of(|| Run::code(&encoder, &raw, tag, rows)));
+                scope.spawn_fifo(move |_| reply.of(|| Run::code(&encoder, &raw, tag, rows)));
             }
             Ok(())
         });
