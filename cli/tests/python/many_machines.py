@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 SHARES = 4
-OPTIONS = ["--effort", "1", "--block-rows", "64", "--rate-order", "2=3,3=2,4=1.5", "--shard-size", "40kB"]
+OPTIONS = ["--effort", "2", "--block-rows", "64", "--rate-order", "2=3,3=2,4=1.5", "--shard-size", "40kB"]
 SCRIPTS = Path(__file__).resolve().parents[3] / "docs"
 
 
