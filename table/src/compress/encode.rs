@@ -129,8 +129,10 @@ fn code_blocks(
             };
             assembly.open(&block, raw.rows() * layout.record_bytes());
             let (rows, step, raw) = (raw.rows(), encoder.block_rows(), Arc::new(raw));
+            // A thread that is held up holds up the others when they are two blocks ahead: what they have done waits.
+            let open = most.div_ceil(rows.div_ceil(step)) + 2;
             for start in (0..rows).step_by(step) {
-                while assembly.pending >= most {
+                while assembly.pending >= most || assembly.open.len() > open {
                     assembly.take()?;
                 }
                 assembly.pending += 1;
