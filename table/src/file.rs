@@ -1,7 +1,6 @@
 //! Table files, opened for decoding: one, or all that an index names.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
@@ -124,7 +123,7 @@ impl TableFile {
                 return Err(Error::index(path, IndexError::MissingFile { file: name.into() }));
             }
             // Headers tell which files have tables; of the others, which may be large, no more is read.
-            if !is_table_file(&file)? {
+            if Header::open(&file)?.metadata(format::KEY_FORMAT).is_none() {
                 continue;
             }
             let file = OneFile::new(&file, Bytes::File(open(&file)?))?;
@@ -310,15 +309,6 @@ impl OneFile {
     fn tables(&self) -> Result<Vec<TableInfo>, Error> {
         format::parse(&self.header).map_err(|source| Error::format(&self.path, source))
     }
-}
-
-/// Whether a file says that it is a table file.
-fn is_table_file(path: &Path) -> Result<bool, Error> {
-    let mut file = File::open(path).context("open", path)?;
-    let length = file.metadata().context("read", path)?.len();
-    let header =
-        Header::read(&mut file, length).context("read", path)?.map_err(|source| Error::header(path, source))?;
-    Ok(header.metadata(format::KEY_FORMAT).is_some())
 }
 
 /// The rows of a checksum block, counted from the start of the segment.

@@ -586,7 +586,7 @@ fn check_table(info: &TableInfo) -> Result<(), FormatError> {
     {
         return Err(FormatError::SegmentCounts { table: table(), got: segments, expected: got });
     }
-    let parts = info.source.tensors().iter().map(|part| u128::from(part.rows)).sum();
+    let parts = info.source.parts.iter().map(|part| u128::from(part.rows)).sum();
     if !info.source.parts.is_empty() && parts != u128::from(table_rows) {
         return Err(FormatError::SourceParts { table: table(), got: parts, expected: table_rows });
     }

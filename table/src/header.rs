@@ -6,11 +6,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::{Error, IoContext};
 
 /// Bytes of the length field before the header.
 pub const LENGTH_BYTES: u64 = 8;
@@ -180,6 +184,13 @@ fn or_overflow(bytes: &Option<u64>) -> String {
 }
 
 impl Header {
+    /// Reads and checks the header of the file at a path.
+    pub(crate) fn open(path: &Path) -> Result<Header, Error> {
+        let mut file = File::open(path).context("open", path)?;
+        let length = file.metadata().context("read", path)?.len();
+        Header::read(&mut file, length).context("read", path)?.map_err(|source| Error::header(path, source))
+    }
+
     /// Reads and checks the header of a file of `length` bytes, from its start.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, IoContext};
 use crate::header::Strings;
+use crate::output::file_name;
 
 /// What the name of an index has at its end.
 pub const INDEX_SUFFIX: &str = ".safetensors.index.json";
@@ -200,11 +201,10 @@ pub(crate) fn place(path: &Path) -> Result<Place, Error> {
         }
     }
     indexes.sort();
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match (indexes.as_slice(), files.as_slice()) {
         ([index], _) => Ok(Place::Index(index.clone())),
         ([first, second, ..], _) => {
-            Err(Error::index(path, IndexError::TwoIndexes { names: [name(first), name(second)] }))
+            Err(Error::index(path, IndexError::TwoIndexes { names: [file_name(first), file_name(second)] }))
         }
         ([], [file]) => Ok(Place::File(file.clone())),
         ([], files) => Err(Error::index(path, IndexError::NoIndex { got: files.len() })),

@@ -126,6 +126,11 @@ pub(crate) fn write_error(source: io::Error, path: &Path, needed: u64) -> Error 
     }
 }
 
+/// The file name of a path, for messages and indexes.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// A path with something appended to its file name.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use condprog_core::Layout;
 use condprog_table::family::{Family, FamilyTable};
 use condprog_table::format::TableInfo;
-use condprog_table::source::{Checkpoint, RowSource, SourceInfo};
+use condprog_table::source::{Checkpoint, RowSource, SourceInfo, SourcePart};
 use condprog_table::{
     CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, SegmentPlan, compress, finished,
     rate_segments,
@@ -39,11 +39,8 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         return Err(Error::NothingLeft(selected.left_out.len()));
     }
     let segments = rates(&selected, arguments)?;
-    let replaced = selected.tables.iter().flat_map(|table| &table.parts).flat_map(|part| {
-        let scale = part.scale.iter().map(|scale| scale.name.clone());
-        scale.chain([part.name.clone()])
-    });
-    let replaced = replaced.collect();
+    let parts = selected.tables.iter().flat_map(|table| &table.parts);
+    let replaced = parts.flat_map(SourcePart::tensors).map(String::from).collect();
     let mut sources: Vec<Box<dyn RowSource>> = Vec::new();
     for table in selected.tables {
         sources.push(Box::new(checkpoint.rows(table)?));
@@ -130,26 +127,35 @@ struct Selected {
     left_out: Vec<Error>,
 }
 
+/// The family whose tables are meant: the one that the user gives, or that of the checkpoint where no table is named.
+/// A checkpoint of many files must have one then; `options` are those that name tables.
+pub(super) fn family(
+    checkpoint: &Checkpoint,
+    given: Option<Family>,
+    by_name: bool,
+    options: &str,
+) -> Result<Option<Family>, Error> {
+    if given.is_some() || by_name {
+        return Ok(given);
+    }
+    let found = checkpoint.family()?;
+    if found.is_none() && checkpoint.is_indexed() {
+        let (models, path) = (Family::ALL.map(Family::name).join(", "), checkpoint.path().display());
+        return Err(Error::Usage(format!("{path} has no table of {models}, expected {options}")));
+    }
+    Ok(found)
+}
+
 fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Error> {
     let Tables { model, tensors, segments, scale_tensor } = &arguments.tables;
     let by_name = !tensors.is_empty() || !segments.is_empty();
-    let family = match model {
-        Some(model) => Some(*model),
-        None if by_name => None,
-        None => checkpoint.family()?,
-    };
-    if let Some(family) = family {
+    if let Some(family) = family(checkpoint, *model, by_name, "--tensor or --segments")? {
         if scale_tensor.is_some() {
             let message = format!("--scale-tensor goes with --tensor or --segments: {family} tells its scales itself");
             return Err(Error::Usage(message));
         }
         let (known, tables) = checkpoint.family_tables(family)?.into_iter().unzip();
         return Ok(Selected { family: Some((family, known)), tables, left_out: Vec::new() });
-    }
-    if checkpoint.is_indexed() && !by_name {
-        let models = Family::ALL.map(Family::name).join(", ");
-        let path = arguments.input.display();
-        return Err(Error::Usage(format!("{path} has no table of {models}, expected --tensor or --segments")));
     }
     let (mut tables, mut left_out) = (Vec::new(), Vec::new());
     for (table, pattern) in segments {
@@ -198,8 +204,8 @@ fn rates(selected: &Selected, arguments: &Compress) -> Result<BTreeMap<String, V
     match &selected.family {
         Some((family, known)) if !by_order.is_empty() => {
             for (table, info) in known.iter().zip(&selected.tables) {
-                let part_rows: Vec<_> = info.parts.iter().map(|part| part.rows).collect();
-                let plan = family.rates(table, &part_rows, arguments.rate, &by_order).map_err(TableError::from)?;
+                let plan =
+                    family.rates(table, &info.part_rows(), arguments.rate, &by_order).map_err(TableError::from)?;
                 segments.insert(info.name.clone(), plan);
             }
         }

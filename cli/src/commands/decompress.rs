@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use condprog_cpu::Access;
+use condprog_table::source::SourcePart;
 use condprog_table::{DecompressOptions, Rewrite, TableFile, decompress};
 use serde_json::json;
 
@@ -23,9 +24,9 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     };
     let rewrite = match &arguments.whole {
         Some(checkpoint) => {
-            let tensors = file.tables().iter().flat_map(|table| table.source.tensors());
-            let replaced = tensors.flat_map(|part| part.scale.map(|scale| scale.name).into_iter().chain([part.name]));
-            Some(Rewrite::begin(checkpoint, &arguments.output, replaced.collect(), arguments.force.on)?)
+            let parts: Vec<_> = file.tables().iter().flat_map(|table| table.source.tensors()).collect();
+            let replaced = parts.iter().flat_map(SourcePart::tensors).map(String::from).collect();
+            Some(Rewrite::begin(checkpoint, &arguments.output, replaced, arguments.force.on)?)
         }
         None => None,
     };

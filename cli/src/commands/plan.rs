@@ -10,6 +10,7 @@ use condprog_table::source::{Checkpoint, SourceInfo};
 use condprog_table::{Footprint, OnGpus, SegmentPlan};
 use serde_json::{Value, json};
 
+use super::compress::family;
 use crate::Outcome;
 use crate::arguments::Plan;
 use crate::error::Error;
@@ -77,10 +78,7 @@ fn of_checkpoint(
     by_order: &BTreeMap<u32, Rate>,
 ) -> Result<(Option<Family>, Vec<Table>), Error> {
     let checkpoint = Checkpoint::open(path)?;
-    let family = match arguments.model {
-        None if arguments.tensors.is_empty() => checkpoint.family()?,
-        given => given,
-    };
+    let family = family(&checkpoint, arguments.model, !arguments.tensors.is_empty(), "--tensor")?;
     let table = |info: &SourceInfo, runs| {
         let dim = u32::try_from(info.dim).unwrap_or(u32::MAX);
         Table::new(info.name.clone(), dim, info.row_bytes(), runs)
@@ -88,13 +86,9 @@ fn of_checkpoint(
     let mut tables = Vec::new();
     if let Some(family) = family {
         for (parts, info) in checkpoint.family_tables(family)? {
-            let part_rows: Vec<u64> = info.parts.iter().map(|part| part.rows).collect();
-            let runs = family.rates(&parts, &part_rows, arguments.rate, by_order);
+            let runs = family.rates(&parts, &info.part_rows(), arguments.rate, by_order);
             tables.push(table(&info, runs.map_err(condprog_table::Error::from)?)?);
         }
-    } else if checkpoint.is_indexed() && arguments.tensors.is_empty() {
-        let (models, path) = (Family::ALL.map(Family::name).join(", "), path.display());
-        return Err(Error::Usage(format!("{path} has no table of {models}, expected --tensor")));
     } else {
         refuse_orders(by_order)?;
         for info in checkpoint.select(&arguments.tensors)? {

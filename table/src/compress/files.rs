@@ -172,11 +172,10 @@ pub(super) fn finished(mut plan: Plan) -> Option<CompressReport> {
 fn index(plan: &Plan) -> Index {
     let mut index = Index { metadata: Map::new(), weight_map: Default::default() };
     let mut total = 0;
-    for (file, tables) in plan.files.iter().zip(&plan.head.files) {
-        let name = file.path.file_name().unwrap_or_default().to_string_lossy();
+    for (name, tables) in plan.head.names.iter().zip(&plan.head.files) {
         for tensor in format::layout_tensors(tables) {
             total += tensor.bytes();
-            index.weight_map.insert(tensor.name, name.clone().into_owned());
+            index.weight_map.insert(tensor.name, name.clone());
         }
     }
     index.metadata.insert("total_size".into(), Value::from(total));

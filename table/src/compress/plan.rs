@@ -20,6 +20,7 @@ use crate::file::block_range;
 use crate::format::{self, ChecksumInfo, PROGRAM, SegmentInfo, SourceRecord, TableInfo, Zeroed};
 use crate::index::INDEX_SUFFIX;
 use crate::journal::Head;
+use crate::output::file_name;
 use crate::source::SourceInfo;
 use crate::stream::default_block_rows;
 
@@ -120,7 +121,8 @@ impl Whole {
     /// The segments of each file.
     fn cut(&self) -> Result<Vec<Vec<Cut>>, Error> {
         let mut files: Vec<Vec<Cut>> = vec![Vec::new()];
-        let mut room = self.shard_bytes.unwrap_or(u64::MAX);
+        let size = self.shard_bytes.unwrap_or(u64::MAX);
+        let mut room = size;
         let mut counts = Vec::new();
         for (table, whole) in self.tables.iter().enumerate() {
             let mut number = 0;
@@ -139,11 +141,10 @@ impl Whole {
                     if rows == 0 {
                         if files.len() == MOST_FILES {
                             let expected = format!("enough for {MOST_FILES} files to hold all tables");
-                            let got = self.shard_bytes.unwrap_or(u64::MAX);
-                            return Err(Error::Option { option: "bytes per file", got, expected });
+                            return Err(Error::Option { option: "bytes per file", got: size, expected });
                         }
                         files.push(Vec::new());
-                        room = self.shard_bytes.unwrap_or(u64::MAX);
+                        room = size;
                         continue;
                     }
                     room -= whole.bytes(rows, layout).min(room);
@@ -443,10 +444,6 @@ impl TableInfo {
         });
         self.rows += rows;
     }
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// A name without `.safetensors`.

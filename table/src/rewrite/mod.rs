@@ -31,7 +31,7 @@ use crate::error::{Error, IoContext};
 use crate::format::TableInfo;
 use crate::header::{Header, Strings, TensorEntry};
 use crate::index::{self, CHECKPOINT_INDEX, Index, IndexError, Place};
-use crate::output::{PARTIAL_SUFFIX, Partial, sync_folder, with_suffix, write_error};
+use crate::output::{PARTIAL_SUFFIX, Partial, file_name, sync_folder, with_suffix, write_error};
 
 /// What is not part of a checkpoint though it lies in its folder: the state of version control and of downloads.
 const NOT_COPIED: [&str; 2] = [".git", ".cache"];
@@ -363,7 +363,7 @@ impl Rewrite {
         if self.is_taken(name) {
             return Err(RewriteError::FileTaken.at(path));
         }
-        let header = read_header(path)?;
+        let header = Header::open(path)?;
         let others: HashMap<_, _> = tensors.iter().map(|(tensor, file, _)| (tensor.as_str(), file.as_str())).collect();
         if let Some((tensor, other)) =
             header.tensors.iter().find_map(|tensor| Some((&tensor.name, others.get(tensor.name.as_str())?)))
@@ -391,7 +391,6 @@ struct Weights {
 
 impl Weights {
     fn open(input: &Path, replaced: &BTreeSet<String>) -> Result<Weights, Error> {
-        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut weights = Weights {
             index_name: CHECKPOINT_INDEX.into(),
             index: Object::default(),
@@ -401,20 +400,20 @@ impl Weights {
         };
         let (at, map) = match index::place(input)? {
             Place::File(path) => {
-                let header = read_header(&path)?;
-                let map = header.tensors.iter().map(|tensor| (tensor.name.clone(), name(&path))).collect();
-                weights.files.push((name(&path), header));
+                let header = Header::open(&path)?;
+                let map = header.tensors.iter().map(|tensor| (tensor.name.clone(), file_name(&path))).collect();
+                weights.files.push((file_name(&path), header));
                 (path, map)
             }
             Place::Index(path) => {
                 for file in Index::read(&path)?.files() {
-                    weights.files.push((file.into(), read_header(&input.join(file))?));
+                    weights.files.push((file.into(), Header::open(&input.join(file))?));
                 }
                 let malformed = |source| RewriteError::Json { name: "index", source }.at(&path);
                 let text = fs::read(&path).context("read", &path)?;
                 weights.index = serde_json::from_slice(&text).map_err(malformed)?;
                 weights.is_indexed = true;
-                weights.index_name = name(&path);
+                weights.index_name = file_name(&path);
                 let map: Option<Strings> = weights.index.read("weight_map").map_err(malformed)?;
                 (path, map.map_or_else(Vec::new, |map| map.0))
             }
@@ -632,12 +631,6 @@ fn read_config(path: &Path) -> Result<Object, Error> {
     // What cannot be said about tables is found before any is compressed.
     config::add_tables(&mut Object::clone(&config), &[]).map_err(|source| source.at(path))?;
     Ok(config)
-}
-
-fn read_header(path: &Path) -> Result<Header, Error> {
-    let mut file = File::open(path).context("open", path)?;
-    let length = file.metadata().context("read", path)?.len();
-    Header::read(&mut file, length).context("read", path)?.map_err(|source| Error::header(path, source))
 }
 
 fn write_text(path: &Path, text: &str) -> Result<(), Error> {

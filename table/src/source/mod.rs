@@ -94,6 +94,13 @@ pub struct SourcePart {
     pub scale: Option<ScaleTensor>,
 }
 
+impl SourcePart {
+    /// Names of the tensors that it takes: its scales, if it has them, and its own.
+    pub fn tensors(&self) -> impl Iterator<Item = &str> {
+        self.scale.iter().map(|scale| scale.name.as_str()).chain([self.name.as_str()])
+    }
+}
+
 /// What a source table is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceInfo {
@@ -110,6 +117,11 @@ pub struct SourceInfo {
 }
 
 impl SourceInfo {
+    /// Rows of each of its tensors.
+    pub fn part_rows(&self) -> Vec<u64> {
+        self.parts.iter().map(|part| part.rows).collect()
+    }
+
     /// Bytes per row, its scales included; a scale for the whole table is not counted.
     pub fn row_bytes(&self) -> u64 {
         let scales = self.parts[0].scale.as_ref().map_or(0, |scale| scale.bytes_per_row(self.dim));
