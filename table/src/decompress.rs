@@ -16,7 +16,7 @@ use crate::format::TableInfo;
 use crate::fp8;
 use crate::header::{Header, METADATA_KEY, TensorEntry};
 use crate::journal;
-use crate::output::{Partial, refuse_same};
+use crate::output::{Partial, folder_of, refuse_full, refuse_same, sweep};
 use crate::source::{ScaleKind, ScaleTensor, SourceDtype, number_at_least, number_bytes, number_size};
 use crate::stream::{Counter, Progress, Stage, default_block_rows, on_threads};
 
@@ -49,8 +49,8 @@ pub struct DecompressOptions {
 
 /// Restores every table of a file under the names of its source tensors. Returns the bytes of the output.
 ///
-/// The output is written as `OUTPUT.condprog-partial` and gets its name when it is whole and on the disk; a run that
-/// fails leaves nothing.
+/// The output is written under a name of its own and gets its name when it is whole and on the disk; a run that fails
+/// leaves nothing, and what a killed one has left the next one removes.
 ///
 /// # Errors
 /// [`Error`], each naming what it is about.
@@ -67,13 +67,14 @@ pub fn decompress(
         let tensors: Vec<_> = tensors.into_iter().flatten().collect();
         let layout = layout(output, &tensors)?;
         journal::refuse(output, "decompress", options.force)?;
-        let mut partial = Partial::open(output, options.force)?;
-        match restore(file, &layout, &tensors, &mut partial, progress) {
-            Ok(()) => {
-                let bytes = partial.length();
-                partial.finish(options.force)?;
-                Ok(bytes)
-            }
+        sweep(folder_of(output));
+        let mut partial = Partial::temporary(output, options.force)?;
+        let bytes = layout.2;
+        let restored = refuse_full(output, bytes, std::iter::empty())
+            .and_then(|()| restore(file, &layout, &tensors, &mut partial, progress))
+            .and_then(|()| partial.finish(options.force));
+        match restored {
+            Ok(()) => Ok(bytes),
             Err(error) => {
                 partial.discard();
                 Err(error)

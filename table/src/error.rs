@@ -37,6 +37,65 @@ pub enum Error {
         path: PathBuf,
         /// Bytes of the whole output.
         needed: u64,
+        /// Whether the same call goes on with what is written.
+        resumes: bool,
+    },
+    /// There would be no room for the output.
+    #[error("{} would take {needed} bytes, but {free} are free on its disk", .path.display())]
+    NoRoom {
+        /// The output.
+        path: PathBuf,
+        /// Bytes of the whole output.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// Something that is no regular file stands where the output would.
+    #[error("output {} is {kind}, expected the name of a file, new or to be replaced", .path.display())]
+    NotAFile {
+        /// The output.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// The name of a working file is taken by what is not this program's.
+    #[error(
+        "{} is {kind}, and the name is needed for a working file: move it away, or choose another output; it has not been touched",
+        .path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// An unfinished output is there, but what has been done of it is not known.
+    #[error(
+        "{} is begun, but its journal {} is {what}, so which rows are done is not known; force starts over",
+        .path.display(),
+        .journal.display()
+    )]
+    JournalLost {
+        /// The unfinished output.
+        path: PathBuf,
+        /// Where its journal should be.
+        journal: PathBuf,
+        /// Missing or damaged.
+        what: &'static str,
+    },
+    /// The source is another one than at the start.
+    #[error("{} was changed while it was read: {what}; the output is not finished", .path.display())]
+    SourceChanged {
+        /// The file.
+        path: PathBuf,
+        /// What tells.
+        what: String,
+    },
+    /// The name of an output has bytes that an index cannot have.
+    #[error("output {} is cut into files, whose names stand in an index: expected a name in UTF-8", .path.display())]
+    Name {
+        /// The output.
+        path: PathBuf,
     },
     /// Not a safetensors file, or not a whole one.
     #[error("{}: {source}", .path.display())]
@@ -236,6 +295,19 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A file that looks like a part of the output is none.
+    #[error(
+        "{} stands where a file of output {} could, but is no table file: a loader would take the two for one; \
+         move it away, or choose another output",
+        .path.display(),
+        .output.display()
+    )]
+    Beside {
+        /// The file.
+        path: PathBuf,
+        /// The output.
+        output: PathBuf,
+    },
     /// The output is there already.
     #[error("{} exists; force overwrites it", .path.display())]
     OutputExists {
@@ -300,6 +372,12 @@ impl Error {
         match self {
             Error::Io { .. } => "io",
             Error::DiskFull { .. } => "disk-full",
+            Error::NoRoom { .. } => "no-room",
+            Error::NotAFile { .. } => "not-a-file",
+            Error::Foreign { .. } => "foreign",
+            Error::JournalLost { .. } => "journal-lost",
+            Error::SourceChanged { .. } => "source-changed",
+            Error::Name { .. } => "name",
             Error::Family(source) => source.code(),
             Error::Header { source, .. } => source.code(),
             Error::Source { source, .. } => source.code(),
@@ -325,6 +403,7 @@ impl Error {
             Error::Rewrite { source, .. } => source.code(),
             Error::TooLarge { .. } => "too-large",
             Error::SameFile { .. } => "same-file",
+            Error::Beside { .. } => "beside",
             Error::OutputExists { .. } => "output-exists",
             Error::OtherRun { .. } => "other-run",
             Error::Busy { .. } => "busy",

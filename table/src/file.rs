@@ -9,7 +9,7 @@ use condprog_cpu::{Access, MappedFile};
 
 use crate::checksum;
 use crate::error::{Error, IoContext};
-use crate::format::{self, FormatError, SegmentInfo, TableInfo};
+use crate::format::{self, FormatError, KEY_RUN, SegmentInfo, TableInfo, TablesOf};
 use crate::header::Header;
 use crate::index::{self, Index, IndexError, Place};
 use crate::verify::{Damage, Fault};
@@ -139,8 +139,15 @@ impl TableFile {
         }
         let lists = files.iter().map(OneFile::tables).collect::<Result<Vec<_>, _>>()?;
         let named: Vec<_> =
-            files.iter().zip(&lists).map(|(file, list)| (file.path.as_path(), list.as_slice())).collect();
+            files.iter().zip(&lists).map(|(file, tables)| TablesOf { path: &file.path, run: file.run(), tables }).collect();
         let wrong = |source| Error::format(path, source);
+        // An index of one output names the run that all its files are of; that of a whole checkpoint may have several.
+        if let Some(run) = index.metadata.get(KEY_RUN).and_then(|run| run.as_str())
+            && let Some(file) = files.iter().find(|file| file.run() != Some(run))
+        {
+            let (other, got, expected) = (path.into(), format::run_text(file.run()), run.into());
+            return Err(wrong(FormatError::OtherRun { file: file.path.clone(), got, other, expected }));
+        }
         let tables = format::join_tables(&named).map_err(wrong)?;
         if let Some(table) = tables.iter().find(|table| table.rows != table.table_rows) {
             let (got, expected) = (table.rows, table.table_rows);
@@ -304,6 +311,11 @@ impl OneFile {
     fn new(path: &Path, bytes: Bytes) -> Result<OneFile, Error> {
         let header = Header::from_bytes(&bytes).map_err(|source| Error::header(path, source))?;
         Ok(OneFile { path: path.into(), bytes, header })
+    }
+
+    /// The identity of the run that wrote it; files of earlier versions have none.
+    fn run(&self) -> Option<&str> {
+        self.header.metadata(KEY_RUN)
     }
 
     fn tables(&self) -> Result<Vec<TableInfo>, Error> {

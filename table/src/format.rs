@@ -7,14 +7,16 @@ use condprog_core::{FORMAT_VERSION, Layout, LayoutError, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::aspect::{Aspect, difference};
+use crate::checksum;
 use crate::header::{Header, HeaderError, TensorEntry};
+use crate::seal::Seal;
 use crate::source::{ScaleTensor, SourceInfo, SourcePart};
 
 /// What a table file says it is.
 pub const FORMAT: &str = "condprog-table";
 /// The program of format version 1: 128 Gaussian levels, one per step, chosen by a hash `s(2s + 1)` of the state.
 pub const PROGRAM: &str = "gaussian128-s2s1";
-/// The checksum of format version 1.
+/// The checksum of format version 1. A colon and the header's own checksum follow in files that have one.
 pub const CHECKSUM: &str = "xxh3-64";
 
 /// Metadata key: [`FORMAT`].
@@ -25,6 +27,9 @@ pub const KEY_VERSION: &str = "condprog.format_version";
 pub const KEY_CHECKSUM: &str = "condprog.checksum";
 /// Metadata key: the tables, a JSON text.
 pub const KEY_TABLES: &str = "condprog.tables";
+/// Metadata key: the identity of the run that wrote the file, the same in all files of its output, 16 lower-case
+/// hexadecimal digits.
+pub const KEY_RUN: &str = "condprog.run";
 /// Metadata key of a part that is to be joined with others: a JSON text, this crate's own business.
 pub(crate) const KEY_PART: &str = "condprog.part";
 /// Metadata key that belongs to Hugging Face's loaders, some of which refuse a file without it.
@@ -83,10 +88,14 @@ pub struct SourceRecord {
     /// The tensors in row order, of a table that was joined from several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<SourcePart>,
+    /// What tells its content from that of other sources of these names and shapes: see
+    /// [`RowSource::identity`](crate::source::RowSource::identity). Files of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
 }
 
 impl SourceRecord {
-    pub(crate) fn new(info: &SourceInfo) -> SourceRecord {
+    pub(crate) fn new(info: &SourceInfo, identity: Option<String>) -> SourceRecord {
         let (scale, parts) = match info.parts.as_slice() {
             [only] if only.name == info.name => (only.scale.clone(), Vec::new()),
             parts => (None, parts.to_vec()),
@@ -98,6 +107,7 @@ impl SourceRecord {
             bytes: info.bytes(),
             scale,
             parts,
+            identity,
         }
     }
 
@@ -129,6 +139,10 @@ pub struct SegmentInfo {
     /// Rows that became zero, by reason: what [`TableInfo`] counts over all its segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zeroed: Option<Zeroed>,
+    /// The digest of the source rows that were coded, as they were read, 16 lower-case hexadecimal digits: see
+    /// [`RawRows::digest`](crate::source::RawRows::digest). Files of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_xxh3_64: Option<String>,
     /// Checksums of the records.
     pub checksums: ChecksumInfo,
 }
@@ -212,6 +226,32 @@ pub enum FormatError {
     Version {
         /// Got, `None` when the key is absent.
         got: Option<String>,
+    },
+    /// The header is damaged, in whatever place.
+    #[error("header has checksum {got}, expected {expected}: it is damaged")]
+    HeaderChecksum {
+        /// Got.
+        got: String,
+        /// Expected.
+        expected: String,
+    },
+    /// The identity of the run is malformed.
+    #[error("metadata key {KEY_RUN:?} is {got:?}, expected 16 lower-case hexadecimal digits")]
+    Run {
+        /// Got.
+        got: String,
+    },
+    /// A file is of another run than the index, or than the other files.
+    #[error("{} is of run {got}, expected {expected} as {}: it belongs to another output", .file.display(), .other.display())]
+    OtherRun {
+        /// The file.
+        file: PathBuf,
+        /// The run that it is of.
+        got: String,
+        /// The index or file that it is compared with.
+        other: PathBuf,
+        /// The run of that.
+        expected: String,
     },
     /// Another checksum.
     #[error("metadata key {KEY_CHECKSUM:?} is {}, expected {CHECKSUM:?}", or_absent(.got))]
@@ -458,6 +498,9 @@ impl FormatError {
         match self {
             FormatError::Magic { .. } => "format-magic",
             FormatError::Version { .. } => "format-version",
+            FormatError::HeaderChecksum { .. } => "format-header-checksum",
+            FormatError::Run { .. } => "format-run",
+            FormatError::OtherRun { .. } => "format-other-run",
             FormatError::Checksum { .. } => "format-checksum",
             FormatError::NoTableList => "format-no-table-list",
             FormatError::TableList(_) => "format-table-list",
@@ -502,8 +545,19 @@ pub(crate) fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
     if let Some(got) = other(KEY_VERSION, &FORMAT_VERSION.to_string()) {
         return Err(FormatError::Version { got });
     }
-    if let Some(got) = other(KEY_CHECKSUM, CHECKSUM) {
-        return Err(FormatError::Checksum { got });
+    match (get(KEY_CHECKSUM), &header.seal) {
+        // Written before headers had checksums of themselves.
+        (Some(CHECKSUM), None) => {}
+        (Some(_), Some(Seal { got, expected })) if got == expected => {}
+        (Some(_), Some(Seal { got, expected })) => {
+            let (got, expected) = (checksum::hex(*got), checksum::hex(*expected));
+            return Err(FormatError::HeaderChecksum { got, expected });
+        }
+        (got, None) => return Err(FormatError::Checksum { got: got.map(String::from) }),
+        (None, Some(_)) => return Err(FormatError::Checksum { got: None }),
+    }
+    if let Some(got) = get(KEY_RUN).filter(|got| !is_hex(got)) {
+        return Err(FormatError::Run { got: got.into() });
     }
     let json = get(KEY_TABLES).ok_or(FormatError::NoTableList)?;
     let tables: Vec<TableInfo> = serde_json::from_str(json).map_err(FormatError::TableList)?;
@@ -532,6 +586,11 @@ pub(crate) fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
         Some(tensor) => Err(FormatError::StrayTensor { tensor: tensor.name.clone() }),
         None => Ok(tables),
     }
+}
+
+/// Whether a text is 16 lower-case hexadecimal digits.
+fn is_hex(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn check_table(info: &TableInfo) -> Result<(), FormatError> {
@@ -613,27 +672,41 @@ fn check_tensor(
     Err(FormatError::Tensor { tensor, dtype, shape, expected_dtype, expected_shape })
 }
 
+/// The tables of one file of several.
+#[derive(Clone, Copy)]
+pub(crate) struct TablesOf<'a> {
+    pub(crate) path: &'a Path,
+    /// The identity of its run; files of earlier versions have none.
+    pub(crate) run: Option<&'a str>,
+    pub(crate) tables: &'a [TableInfo],
+}
+
+/// The run of a file, or what stands for none, for messages.
+pub(crate) fn run_text(run: Option<&str>) -> String {
+    run.unwrap_or("an earlier version").into()
+}
+
 /// The tables of several files, each put together from all files that have rows of it. Rows then count from the first
 /// row that there is.
-pub(crate) fn join_tables(files: &[(&Path, &[TableInfo])]) -> Result<Vec<TableInfo>, FormatError> {
-    let mut all: Vec<Vec<(&Path, &TableInfo)>> = Vec::new();
-    for &(path, tables) in files {
-        for table in tables {
+pub(crate) fn join_tables(files: &[TablesOf<'_>]) -> Result<Vec<TableInfo>, FormatError> {
+    let mut all: Vec<Vec<(TablesOf<'_>, &TableInfo)>> = Vec::new();
+    for &file in files {
+        for table in file.tables {
             match all.iter_mut().find(|pieces| pieces[0].1.name == table.name) {
-                Some(pieces) => pieces.push((path, table)),
-                None => all.push(vec![(path, table)]),
+                Some(pieces) => pieces.push((file, table)),
+                None => all.push(vec![(file, table)]),
             }
         }
     }
     all.into_iter().map(join_pieces).collect()
 }
 
-fn join_pieces(mut pieces: Vec<(&Path, &TableInfo)>) -> Result<TableInfo, FormatError> {
+fn join_pieces(mut pieces: Vec<(TablesOf<'_>, &TableInfo)>) -> Result<TableInfo, FormatError> {
     pieces.sort_by_key(|(_, table)| table.first_row);
-    let (first_path, first) = pieces[0];
+    let (first_file, first) = pieces[0];
     let mut joined = first.clone();
-    for &(path, table) in &pieces[1..] {
-        let name = || table.name.clone();
+    for &(file, table) in &pieces[1..] {
+        let (name, path) = (|| table.name.clone(), file.path);
         let aspects: [Aspect<'_, TableInfo>; 6] = [
             ("program", &|table| table.program.clone()),
             ("values per row", &|table| table.dim.to_string()),
@@ -643,8 +716,12 @@ fn join_pieces(mut pieces: Vec<(&Path, &TableInfo)>) -> Result<TableInfo, Format
             ("effort", &|table| table.effort.to_string()),
         ];
         if let Some((what, got, expected)) = difference(table, first, &aspects) {
-            let files = Box::new([first_path.into(), path.into()]);
+            let files = Box::new([first_file.path.into(), path.into()]);
             return Err(FormatError::FilesDiffer { table: name(), what, got, expected, files });
+        }
+        if file.run != first_file.run {
+            let (got, expected) = (run_text(file.run), run_text(first_file.run));
+            return Err(FormatError::OtherRun { file: path.into(), got, other: first_file.path.into(), expected });
         }
         let (got, expected) = (table.first_row, joined.first_row + joined.rows);
         if got != expected {
@@ -676,18 +753,30 @@ pub(crate) fn layout_tensors(tables: &[TableInfo]) -> Vec<TensorEntry> {
     checksums.chain(records).map(place).collect()
 }
 
-/// Length field and header of a table file, at least `least` bytes. `part` is the text of [`KEY_PART`], if it has one.
-pub(crate) fn header_bytes(tables: &[TableInfo], part: Option<&str>, least: u64) -> Result<Vec<u8>, HeaderError> {
+/// Length field and header of a table file, at least `least` bytes. `run` is the identity of the run, `part` the text of
+/// [`KEY_PART`], if it has one.
+///
+/// The identity of the run comes first: an unfinished file is known by it.
+pub(crate) fn header_bytes(
+    tables: &[TableInfo],
+    run: &str,
+    part: Option<&str>,
+    least: u64,
+) -> Result<Vec<u8>, HeaderError> {
     let json = serde_json::to_string(tables).map_err(HeaderError::Json)?;
     let version = FORMAT_VERSION.to_string();
+    let seal = Seal::blank();
     let mut metadata = vec![
+        (KEY_RUN, run),
         (KEY_LOADERS, "pt"),
         (KEY_FORMAT, FORMAT),
         (KEY_VERSION, &version),
-        (KEY_CHECKSUM, CHECKSUM),
+        (KEY_CHECKSUM, &seal),
         (KEY_TABLES, &json),
     ];
     metadata.extend(part.map(|part| (KEY_PART, part)));
     let metadata: Vec<_> = metadata.into_iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    Header::to_bytes(&metadata, &layout_tensors(tables), least)
+    let mut bytes = Header::to_bytes(&metadata, &layout_tensors(tables), least)?;
+    Seal::set(&mut bytes);
+    Ok(bytes)
 }

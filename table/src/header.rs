@@ -15,6 +15,8 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, IoContext};
+use crate::format::KEY_CHECKSUM;
+use crate::seal::Seal;
 
 /// Bytes of the length field before the header.
 pub const LENGTH_BYTES: u64 = 8;
@@ -56,6 +58,8 @@ pub struct Header {
     pub data_start: u64,
     /// Where in `tensors` a name is: checkpoints have tens of thousands.
     places: HashMap<String, usize>,
+    /// The checksum that the header has of itself, of a table file.
+    pub(crate) seal: Option<Seal>,
 }
 
 /// A file that is not the safetensors file it should be.
@@ -282,7 +286,9 @@ impl Header {
             return Err(HeaderError::Trailing { got, expected: expected as u64 });
         }
         let places = tensors.iter().enumerate().map(|(place, tensor)| (tensor.name.clone(), place)).collect();
-        Ok(Header { metadata: raw.metadata, tensors, data_start, places })
+        let is_sealed = raw.metadata.iter().any(|(key, _)| key == KEY_CHECKSUM);
+        let seal = if is_sealed { Seal::of(json) } else { None };
+        Ok(Header { metadata: raw.metadata, tensors, data_start, places, seal })
     }
 
     /// A tensor by its name.

@@ -30,19 +30,20 @@ mod inspect;
 mod journal;
 mod output;
 mod rewrite;
+mod seal;
 pub mod source;
 mod stream;
 mod verify;
 
 pub use compress::{
-    CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, ScaleMode, SegmentPlan, compress, compress_file,
-    finished, join, rate_segments,
+    CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, Preview, ScaleMode, SegmentPlan, compress,
+    compress_file, finished, join, preview, rate_segments,
 };
 pub use decompress::{DecompressOptions, RestoredDtype, decompress};
 pub use error::Error;
 pub use file::TableFile;
 pub use footprint::{Footprint, OnGpus};
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
-pub use rewrite::{Rewrite, RewriteError, RewriteReport};
+pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewriteReport};
 pub use stream::{Progress, Stage, Update, quiet};
 pub use verify::{Damage, Fault, VerifyOptions, VerifyReport, VerifyTable, verify};

@@ -86,12 +86,23 @@ pub(crate) fn read_ahead<T: Send>(
     blocks: impl Iterator<Item = Block<T>> + Send,
     mut work: impl FnMut(Block<T>, RawRows) -> Result<(), Error>,
 ) -> Result<(), Error> {
+    read_ahead_with(sources, blocks, |_, _| (), |block, rows, ()| work(block, rows))
+}
+
+/// As [`read_ahead`], with something that the reading thread finds out about each block.
+pub(crate) fn read_ahead_with<T: Send, F: Send>(
+    sources: &mut [Box<dyn RowSource>],
+    blocks: impl Iterator<Item = Block<T>> + Send,
+    find: impl Fn(&Block<T>, &RawRows) -> F + Send,
+    mut work: impl FnMut(Block<T>, RawRows, F) -> Result<(), Error>,
+) -> Result<(), Error> {
     thread::scope(|scope| {
         let (send, receive) = sync_channel(1);
         thread::Builder::new()
             .spawn_scoped(scope, move || {
                 for block in blocks {
                     let rows = sources[block.source].read(block.first, block.rows);
+                    let rows = rows.map(|rows| (find(&block, &rows), rows));
                     let failed = rows.is_err();
                     // Nobody listens any more when the work has failed; nothing is left to do then, nor after an error.
                     if send.send((block, rows)).is_err() || failed {
@@ -101,7 +112,8 @@ pub(crate) fn read_ahead<T: Send>(
             })
             .map_err(Error::Threads)?;
         for (block, rows) in receive {
-            work(block, rows?)?;
+            let (found, rows) = rows?;
+            work(block, rows, found)?;
         }
         Ok(())
     })

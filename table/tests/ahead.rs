@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Folder, f32_table, options, rows};
-use condprog_table::source::{Checkpoint, RawRows, RowSource, SourceInfo, TableRows};
+use condprog_table::source::{Checkpoint, FileState, RawRows, RowSource, SourceInfo, TableRows};
 use condprog_table::{CompressOptions, Error, compress};
 
 const ROWS: usize = 400;
@@ -26,8 +26,12 @@ impl RowSource for Watched {
         self.table.info()
     }
 
-    fn identity(&self) -> &str {
+    fn identity(&mut self) -> Result<String, Error> {
         self.table.identity()
+    }
+
+    fn state(&self) -> Result<Vec<FileState>, Error> {
+        self.table.state()
     }
 
     fn files(&self) -> &[PathBuf] {

@@ -223,7 +223,22 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
         compress_file(other.path("in"), &[], &parts.paths[number], &options, &quiet).unwrap();
     }
     let (code, message) = parts.refused(&parts.paths);
-    assert!(code == "part-differs" && message.contains("the global scale of table \"t\" is 0x"), "{message}");
+    assert!(code == "part-differs" && message.contains("the source of table \"t\" is "), "{message}");
+    // Whatever the scale rule, and however little of the values differs.
+    let parts = Parts::new();
+    let mut values = rows(ROWS, 16, 1);
+    values[29 * 16 + 15] += 0.001;
+    f32_table(&other.path("in"), "t", 16, &values);
+    compress_file(other.path("in"), &[], &parts.paths[0], &part_options(CUT[0].clone()), &quiet).unwrap();
+    let (code, message) = parts.refused(&parts.paths);
+    assert!(code == "part-differs" && message.contains("the source of table \"t\" is "), "{message}");
+    // Of another global scale.
+    for (number, cut) in CUT.iter().enumerate() {
+        parts.code(number, &CompressOptions { scale: ScaleMode::Global, ..part_options(cut.clone()) });
+    }
+    edit(&parts.paths[1], |_, tables| tables[0]["segments"][0]["global_scale"] = 1234.into());
+    let (code, message) = parts.refused(&parts.paths);
+    assert!(code == "part-differs" && message.contains("the global scale of table \"t\" is 0x04d2"), "{message}");
     // Of another version.
     let parts = Parts::new();
     edit(&parts.paths[2], |part, _| part["writer"] = "0.0.0".into());
@@ -331,6 +346,8 @@ fn edit(path: &Path, change: impl Fn(&mut Value, &mut Value)) {
     for (key, value) in keys.into_iter().zip([part, tables]) {
         header["__metadata__"][key] = value.to_string().into();
     }
+    // What a part says is wrong, not the checksum of the header that says it.
+    header["__metadata__"]["condprog.checksum"] = "xxh3-64".into();
     let json = header.to_string();
     fs::write(path, [&(json.len() as u64).to_le_bytes(), json.as_bytes(), &bytes[8 + length..]].concat()).unwrap();
 }

@@ -124,11 +124,62 @@ fn a_source_that_changed_is_refused() {
     let folder = Folder::new();
     let (input, output) = (input(&folder), folder.path("out"));
     stopped_after(8, &input, &output, &options(BLOCK)).unwrap_err();
-    f32_table(&input, "t", DIM, &rows(ROWS, DIM, 2));
-    let later = fs::metadata(&input).unwrap().modified().unwrap() + std::time::Duration::from_secs(1);
-    fs::File::options().write(true).open(&input).unwrap().set_modified(later).unwrap();
-    let error = compress(&input, &output, &options(BLOCK)).unwrap_err();
-    assert!(error.to_string().contains("the source was "), "{error}");
+    let left = fs::read(folder.path("out.condprog-partial")).unwrap();
+    let modified = fs::metadata(&input).unwrap().modified().unwrap();
+    let sound = fs::read(&input).unwrap();
+    // Whatever its time of change says, and however little of it has changed.
+    for (byte, time) in [(0, modified), (0, modified + SECOND), (29 * DIM * 4 + 3, modified)] {
+        let mut changed = sound.clone();
+        let place = changed.len() - ROWS * DIM * 4 + byte;
+        changed[place] ^= 1;
+        fs::write(&input, changed).unwrap();
+        set_modified(&input, time);
+        let error = compress(&input, &output, &options(BLOCK)).unwrap_err();
+        assert!(error.to_string().contains("the source was "), "{error}");
+        assert_eq!(fs::read(folder.path("out.condprog-partial")).unwrap(), left);
+    }
+    // A copy is the same source, whenever it was made and whatever it is called.
+    fs::write(folder.path("copy"), sound).unwrap();
+    set_modified(&folder.path("copy"), modified + SECOND);
+    assert_eq!(compress(&folder.path("copy"), &output, &options(BLOCK)).unwrap().resumed_rows, 8);
+}
+
+const SECOND: std::time::Duration = std::time::Duration::from_secs(1);
+
+fn set_modified(path: &Path, time: std::time::SystemTime) {
+    fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+/// Rewritten in place, which an open file does not notice by itself.
+#[test]
+fn a_source_that_changes_during_a_run_is_noticed() {
+    let folder = Folder::new();
+    let (input, output) = (input(&folder), folder.path("out"));
+    let sound = fs::read(&input).unwrap();
+    for cut in [false, true] {
+        let change = |update: &Update<'_>| {
+            if update.rows_done == 12 {
+                let file = fs::File::options().write(true).open(&input).unwrap();
+                if cut {
+                    file.set_len(sound.len() as u64 - 40).unwrap();
+                } else {
+                    std::io::Write::write_all(&mut &file, &vec![0; sound.len()]).unwrap();
+                }
+                file.set_modified(std::time::SystemTime::now() + SECOND).unwrap();
+            }
+            ControlFlow::Continue(())
+        };
+        let error = compress_file(&input, &[], &output, &options(BLOCK), &change).unwrap_err();
+        assert!(matches!(error, Error::SourceChanged { .. } | Error::Io { action: "read", .. }), "{error}");
+        assert!(!output.exists());
+        // Nor does the next run go on from there, as if nothing had happened.
+        let error = compress(&input, &output, &options(BLOCK)).unwrap_err();
+        assert!(matches!(error.code(), "other-run" | "header-truncated" | "header-json" | "header-short"), "{error}");
+        fs::write(&input, &sound).unwrap();
+        compress(&input, &output, &CompressOptions { force: true, ..options(BLOCK) }).unwrap();
+        assert_eq!(fs::read(&output).unwrap(), uninterrupted(&input, &options(BLOCK)));
+        fs::remove_file(&output).unwrap();
+    }
 }
 
 #[test]
@@ -160,31 +211,95 @@ fn the_journal_is_not_trusted() {
     assert_eq!(resumed(), 12);
 
     stop();
-    // Lines of another run, of no block, of no meaning.
+    // Lines that say something else than was written, of no block, of no meaning.
     let text = fs::read_to_string(&journal).unwrap();
-    let line = r#"{"segment":SEGMENT,"block":BLOCK,"checksum":0,"counts":{"zero":0,"underflow":0,"non_finite":0}}"#;
-    let line = |segment: &str, block: &str| line.replace("SEGMENT", segment).replace("BLOCK", block) + "\n";
-    let more = [line("1", "0"), line("0", "8"), line("0", "18446744073709551615"), "x\n{}\n".into()].concat();
+    let last = text.lines().last().unwrap();
+    let line = |from: &str, to: &str| last.replace(from, to) + "\n";
+    let more = [line("\"block\":3", "\"block\":4"), line("\"zero\":0", "\"zero\":9"), "x\n{}\n\t\n".into()].concat();
+    assert_ne!(line("\"zero\":0", "\"zero\":9").trim_end(), last);
     fs::write(&journal, text + &more).unwrap();
     assert_eq!(resumed(), 16);
 
     stop();
-    // The first line was cut short: nothing is known, all is done again.
-    fs::write(&journal, "{\"writer\"").unwrap();
-    assert_eq!(resumed(), 0);
-
-    stop();
-    // No journal, or no unfinished output.
-    fs::remove_file(&journal).unwrap();
-    assert_eq!(resumed(), 0);
-    stop();
+    // No unfinished output.
     fs::remove_file(&partial).unwrap();
     assert_eq!(resumed(), 0);
+}
 
-    stop();
-    // An unfinished output of another length.
-    fs::write(&partial, "x").unwrap();
-    assert_eq!(resumed(), 0);
+/// Hours of work are not dropped in silence because the account of them is lost.
+#[test]
+fn a_begun_output_without_a_sound_journal_is_kept_until_forced() {
+    let folder = Folder::new();
+    let (input, output) = (input(&folder), folder.path("out"));
+    let journal = folder.path("out.condprog-journal");
+    let whole = uninterrupted(&input, &options(BLOCK));
+    stopped_after(16, &input, &output, &options(BLOCK)).unwrap_err();
+    let sound = fs::read(&journal).unwrap();
+    let partial = fs::read(folder.path("out.condprog-partial")).unwrap();
+    let head = sound.iter().position(|byte| *byte == b'\n').unwrap();
+    let flipped = |byte: usize| {
+        let mut journal = sound.clone();
+        journal[byte] ^= 1;
+        Some(journal)
+    };
+    let damaged = [
+        (None, "missing"),
+        (Some(Vec::new()), "missing"),
+        (Some(sound[..head / 2].to_vec()), "missing"),
+        (flipped(head / 2), "damaged"),
+        (flipped(head - 1), "damaged"),
+        (flipped(20), "damaged"),
+    ];
+    for (bytes, what) in damaged {
+        match &bytes {
+            Some(bytes) => fs::write(&journal, bytes).unwrap(),
+            None => fs::remove_file(&journal).unwrap(),
+        }
+        let error = compress(&input, &output, &options(BLOCK)).unwrap_err();
+        assert!(matches!(&error, Error::JournalLost { what: got, .. } if *got == what), "{error}");
+        assert!(error.to_string().ends_with("force starts over"), "{error}");
+        assert_eq!(fs::read(folder.path("out.condprog-partial")).unwrap(), partial);
+        if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+            assert_eq!(fs::read(&journal).unwrap(), bytes);
+        }
+        fs::write(&journal, &sound).unwrap();
+    }
+    fs::remove_file(&journal).unwrap();
+    let forced = CompressOptions { force: true, ..options(BLOCK) };
+    assert_eq!(compress(&input, &output, &forced).unwrap().resumed_rows, 0);
+    assert_eq!(fs::read(&output).unwrap(), whole);
+    assert_eq!(folder.list(), ["in", "out"]);
+}
+
+/// With one scale for the table, a flipped bit of it in the journal once gave other bytes that every check passed.
+#[test]
+fn no_flip_of_a_bit_in_the_journal_changes_the_output() {
+    let folder = Folder::new();
+    let (input, output) = (input(&folder), folder.path("out"));
+    let options = CompressOptions { scale: ScaleMode::Global, ..options(BLOCK) };
+    let whole = uninterrupted(&input, &options);
+    stopped_after(12, &input, &output, &options).unwrap_err();
+    let (journal, partial) = (folder.path("out.condprog-journal"), folder.path("out.condprog-partial"));
+    let (lines, begun) = (fs::read(&journal).unwrap(), fs::read(&partial).unwrap());
+    let mut refused = 0;
+    for bit in (0..8 * lines.len()).step_by(13) {
+        let mut flipped = lines.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&journal, &flipped).unwrap();
+        fs::write(&partial, &begun).unwrap();
+        match compress(&input, &output, &options) {
+            Ok(_) => {
+                assert_eq!(fs::read(&output).unwrap(), whole, "bit {bit}");
+                fs::remove_file(&output).unwrap();
+            }
+            Err(error) => {
+                assert!(matches!(error.code(), "journal-lost" | "foreign"), "bit {bit}: {error}");
+                assert_eq!((fs::read(&journal).unwrap(), fs::read(&partial).unwrap()), (flipped, begun.clone()));
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 100, "{refused}");
 }
 
 #[test]

@@ -11,12 +11,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use common::{Folder, Seeded, compress, f32_bytes, options, rows};
-use condprog_table::{CompressReport, Error, Rewrite, RewriteReport, compress_file, quiet};
+use condprog_table::{CompressReport, Error, Rewrite, RewriteOptions, RewriteReport, compress_file, quiet};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 
 const TABLE: &str = "layers.1.engram.embed.weight";
+const FORCE: RewriteOptions = RewriteOptions { copy: false, force: true };
 const SCALE: &str = "layers.1.engram.embed.scale";
 const CONFIG: &str =
     "{\n    \"architectures\": [\"X\"],\n    \"rms_norm_eps\": 1e-06,\n    \"big\": 12345678901234567890123\n}\n";
@@ -37,7 +38,7 @@ fn bytes(count: usize, seed: u64) -> Vec<u8> {
 
 /// A checkpoint of three files: the table beside others, its scales alone, and others, as a download cache has them.
 fn checkpoint(folder: &Folder) -> PathBuf {
-    let at = |name: &str| folder.path(&format!("in/{name}"));
+    let at = |name: &str| folder.path(&format!("snapshots/in/{name}"));
     fs::create_dir_all(at("sub/deep")).unwrap();
     fs::create_dir_all(at(".git")).unwrap();
     fs::create_dir_all(at(".cache")).unwrap();
@@ -48,7 +49,7 @@ fn checkpoint(folder: &Folder) -> PathBuf {
     write(&at("model-00001-of-00003.safetensors"), &[other, table, odd]);
     write(&at("model-00002-of-00003.safetensors"), &[(SCALE, Dtype::F8_E8M0, vec![40, 2], vec![120; 80])]);
     write(&folder.path("blobs/c0ffee"), &[("b.weight", Dtype::F32, vec![2], bytes(8, 4))]);
-    std::os::unix::fs::symlink("../blobs/c0ffee", at("model-00003-of-00003.safetensors")).unwrap();
+    std::os::unix::fs::symlink("../../blobs/c0ffee", at("model-00003-of-00003.safetensors")).unwrap();
     let index = format!(
         "{{\"metadata\": {{\"total_parameters\": 1.0e3, \"total_size\": 1}},\n \"weight_map\": {{\n\
          \"z.bias\": \"model-00001-of-00003.safetensors\",\n\
@@ -63,7 +64,7 @@ fn checkpoint(folder: &Folder) -> PathBuf {
     fs::write(at("sub/deep/notes.txt"), "notes").unwrap();
     fs::write(at(".git/HEAD"), "ref").unwrap();
     fs::write(at(".cache/state"), "state").unwrap();
-    folder.path("in")
+    folder.path("snapshots/in")
 }
 
 fn replaced() -> BTreeSet<String> {
@@ -76,7 +77,7 @@ fn compress_table(input: &Path, output: &Path) -> CompressReport {
 }
 
 fn rewrite(input: &Path, output: &Path) -> RewriteReport {
-    let rewrite = Rewrite::begin(input, output, replaced(), false).unwrap();
+    let rewrite = Rewrite::begin(input, output, replaced(), RewriteOptions::default()).unwrap();
     assert!(!rewrite.is_resumed());
     let report = compress_table(input, output);
     rewrite.finish(&report.tables, &report.files).unwrap()
@@ -119,7 +120,7 @@ fn other_programs_read_the_new_checkpoint() {
     let before = contents(folder.path("").as_path());
     let output = folder.path("out");
     let report = rewrite(&input, &output);
-    assert_eq!((report.linked, report.copied), (3, 0));
+    assert_eq!((report.linked, report.copied), (1, 2));
     assert_eq!(report.written, [PathBuf::from("model-00001-of-00003.safetensors")]);
     assert_eq!(report.dropped, [PathBuf::from("model-00002-of-00003.safetensors")]);
     for (path, content) in before {
@@ -170,11 +171,12 @@ fn other_programs_read_the_new_checkpoint() {
         json!({ "quant_method": "condprog", "format_version": 1, "tables": { TABLE: { "dim": 64, "rows": 40, "rate": 2.0 } } })
     );
 
-    // Links are the same files; the state of downloads and of version control stays behind, nothing else is new.
+    // Links to weights are the same files, all else are copies; the state of downloads and of version control stays
+    // behind, nothing else is new.
     let same = |name: &str| {
         fs::metadata(input.join(name)).unwrap().ino() == fs::symlink_metadata(output.join(name)).unwrap().ino()
     };
-    assert!(same("tokenizer.json") && same("sub/deep/notes.txt") && same("model-00003-of-00003.safetensors"));
+    assert!(!same("tokenizer.json") && !same("sub/deep/notes.txt") && same("model-00003-of-00003.safetensors"));
     let names: BTreeSet<_> =
         contents(&output).into_keys().map(|path| path.strip_prefix(&output).unwrap().to_path_buf()).collect();
     let tables =
@@ -212,7 +214,7 @@ fn a_run_cut_short_anywhere_goes_on() {
     ];
     for done in 0..=order.len() {
         let output = folder.path(&format!("out{done}"));
-        let begun = Rewrite::begin(&input, &output, replaced(), false).unwrap();
+        let begun = Rewrite::begin(&input, &output, replaced(), RewriteOptions::default()).unwrap();
         let report = compress_table(&input, &output);
         // Killed: nothing is cleaned up. What has a name is whole, what was being made has another.
         drop(begun);
@@ -224,17 +226,12 @@ fn a_run_cut_short_anywhere_goes_on() {
                 _ => fs::write(output.join(name), &expected[Path::new(name)]).unwrap(),
             }
         }
-        if let Some(name) = order.get(done) {
-            fs::write(output.join(format!("{name}.condprog-partial")), "half a file, longer than some").unwrap();
-        }
-        let error = Rewrite::begin(&input, &output, [TABLE.to_string()].into(), false).unwrap_err();
+        let error = Rewrite::begin(&input, &output, [TABLE.to_string()].into(), RewriteOptions::default()).unwrap_err();
         assert_eq!(error.code(), "other-run", "{error}");
-        let again = Rewrite::begin(&input, &output, replaced(), false).unwrap();
+        let again = Rewrite::begin(&input, &output, replaced(), RewriteOptions::default()).unwrap();
         assert!(again.is_resumed());
         let report = again.finish(&report.tables, &report.files).unwrap();
-        // Copies stay what they are.
-        let copies = done.clamp(1, 3) as u64 - 1;
-        assert_eq!((report.linked, report.copied), (3 - copies, copies), "cut short after {done} files");
+        assert_eq!((report.linked, report.copied), (1, 2), "cut short after {done} files");
         let got: BTreeMap<_, _> = contents(&output)
             .into_iter()
             .map(|(path, c)| (path.strip_prefix(&output).unwrap().to_path_buf(), c))
@@ -252,24 +249,24 @@ fn what_exists_is_kept_unless_forced() {
     fs::create_dir(&output).unwrap();
     fs::write(output.join("tokenizer.json"), "mine").unwrap();
     fs::write(output.join("stranger"), "mine too").unwrap();
-    let error = Rewrite::begin(&input, &output, replaced(), false).unwrap_err();
+    let error = Rewrite::begin(&input, &output, replaced(), RewriteOptions::default()).unwrap_err();
     assert!(matches!(&error, Error::OutputExists { path } if path.ends_with("tokenizer.json")), "{error}");
     assert_eq!(contents(&output).len(), 2, "nothing is added");
-    let forced = Rewrite::begin(&input, &output, replaced(), true).unwrap();
+    let forced = Rewrite::begin(&input, &output, replaced(), FORCE).unwrap();
     let report = compress_table(&input, &output);
     // While it is at work nobody else is.
-    assert_eq!(Rewrite::begin(&input, &output, replaced(), true).unwrap_err().code(), "busy");
+    assert_eq!(Rewrite::begin(&input, &output, replaced(), FORCE).unwrap_err().code(), "busy");
     forced.finish(&report.tables, &report.files).unwrap();
     assert_eq!(fs::read(output.join("tokenizer.json")).unwrap(), b"{}");
     assert_eq!(fs::read(output.join("stranger")).unwrap(), b"mine too");
     // Done is done.
-    assert_eq!(Rewrite::begin(&input, &output, replaced(), false).unwrap_err().code(), "output-exists");
+    assert_eq!(Rewrite::begin(&input, &output, replaced(), RewriteOptions::default()).unwrap_err().code(), "output-exists");
 
     // What another run has left gives way when forced, and its files with it.
     let output = folder.path("other");
-    drop(Rewrite::begin(&input, &output, [SCALE.to_string()].into(), false).unwrap());
+    drop(Rewrite::begin(&input, &output, [SCALE.to_string()].into(), RewriteOptions::default()).unwrap());
     fs::write(output.join("tokenizer.json"), "{}").unwrap();
-    let forced = Rewrite::begin(&input, &output, replaced(), true).unwrap();
+    let forced = Rewrite::begin(&input, &output, replaced(), FORCE).unwrap();
     assert!(!forced.is_resumed() && !output.join("tokenizer.json").exists());
 }
 
@@ -282,7 +279,7 @@ fn a_single_file_gets_an_index() {
     write(&input.join("model.safetensors"), &[table.clone(), ("head", Dtype::U8, vec![3], vec![1, 2, 3])]);
     let output = folder.path("out");
     let rewrite = |output: &Path| {
-        let rewrite = Rewrite::begin(&input, output, ["t".to_string()].into(), false).unwrap();
+        let rewrite = Rewrite::begin(&input, output, ["t".to_string()].into(), RewriteOptions::default()).unwrap();
         let report =
             compress_file(&input, &["t".into()], output.join("tables.safetensors"), &options(8), &quiet).unwrap();
         rewrite.finish(&report.tables, &report.files).unwrap()
@@ -316,7 +313,7 @@ fn a_checkpoint_made_anew_can_be_again() {
     write(&input.join("model.safetensors"), &[table("t", 1), table("u", 2)]);
     fs::write(input.join("config.json"), r#"{"quantization_config": {"quant_method": "fp8"}}"#).unwrap();
     let rewrite = |input: &Path, table: &str, output: &Path| {
-        let rewrite = Rewrite::begin(input, output, [table.to_string()].into(), false).unwrap();
+        let rewrite = Rewrite::begin(input, output, [table.to_string()].into(), RewriteOptions::default()).unwrap();
         let file = output.join(format!("{table}.safetensors"));
         let report = compress_file(input, &[table.into()], file, &options(8), &quiet).unwrap();
         rewrite.finish(&report.tables, &report.files).unwrap();
@@ -340,10 +337,10 @@ fn another_file_system_gets_copies() {
     let is_same = fs::metadata(shared.path()).unwrap().dev() == fs::metadata(&input).unwrap().dev();
     let output = shared.path().join("out");
     let report = rewrite(&input, &output);
-    assert_eq!((report.linked, report.copied), if is_same { (3, 0) } else { (0, 3) });
+    assert_eq!((report.linked, report.copied), if is_same { (1, 2) } else { (0, 3) });
     check_index(&output);
     assert_eq!(fs::read(output.join("sub/deep/notes.txt")).unwrap(), b"notes");
-    assert!(contents(&output).keys().all(|path| !path.to_string_lossy().contains("condprog-partial")));
+    assert!(contents(&output).keys().all(|path| !path.to_string_lossy().contains("condprog-")));
 }
 
 #[test]
@@ -354,14 +351,14 @@ fn faults_are_found_before_anything_is_made() {
     let output = folder.path("out");
     let fails = |input: &Path, output: &Path, replaced: &[&str], code: &str, says: &str| {
         let replaced = replaced.iter().map(|name| name.to_string()).collect();
-        let error = Rewrite::begin(input, output, replaced, false).unwrap_err();
+        let error = Rewrite::begin(input, output, replaced, RewriteOptions::default()).unwrap_err();
         assert_eq!(error.code(), code, "{error}");
         assert!(error.to_string().contains(says), "{error}");
     };
     fails(&input, &output, &["x", TABLE], "rewrite-no-tensor", "tensor \"x\" is not in the checkpoint");
     fails(&input, &input, &[TABLE], "rewrite-inside", "lies in it");
     fails(&input, &input.join("new/out"), &[TABLE], "rewrite-inside", "lies in it");
-    fails(&input, &folder.path("blobs/../in/out"), &[TABLE], "rewrite-inside", "lies in it");
+    fails(&input, &folder.path("blobs/../snapshots/in/out"), &[TABLE], "rewrite-inside", "lies in it");
     fails(&input.join("config.json"), &output, &[TABLE], "rewrite-not-a-folder", "expected one");
     fails(&folder.path("nowhere"), &output, &[TABLE], "io", "cannot open");
     assert!(contents(&folder.path("")) == before && !output.exists(), "nothing is made");
@@ -429,7 +426,7 @@ fn table_files_must_fit() {
     let input = checkpoint(&folder);
     let elsewhere = folder.path("tables.safetensors");
     let report = compress_file(&input, &[TABLE.into()], &elsewhere, &options(8), &quiet).unwrap();
-    let begin = || Rewrite::begin(&input, folder.path("out"), replaced(), false).unwrap();
+    let begin = || Rewrite::begin(&input, folder.path("out"), replaced(), RewriteOptions::default()).unwrap();
     assert!(begin().is_taken("tokenizer.json") && begin().is_taken("model.safetensors.index.json"));
     assert!(!begin().is_taken("tables.safetensors") && !begin().is_taken("model-00002-of-00003.safetensors"));
     let error = begin().finish(&report.tables, &report.files).unwrap_err();

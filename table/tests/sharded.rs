@@ -102,7 +102,11 @@ fn files_and_index_are_what_others_read_and_together_the_one_file() {
         }
         assert_eq!(next, TABLES.map(|(name, rows)| (name.to_string(), rows)).into());
         let json: serde_json::Value = serde_json::from_slice(&fs::read(&index).unwrap()).unwrap();
-        let expected = serde_json::json!({ "metadata": { "total_size": total }, "weight_map": weight_map });
+        // The run that all files are of, so that a file of another does not pass for one of them.
+        let run = &json["metadata"]["condprog.run"];
+        assert_eq!(run.as_str().unwrap().len(), 16);
+        let metadata = serde_json::json!({ "condprog.run": run, "total_size": total });
+        let expected = serde_json::json!({ "metadata": metadata, "weight_map": weight_map });
         assert_eq!(json, expected);
         assert_eq!(report.file_bytes, bytes);
 

@@ -10,7 +10,7 @@ use condprog_table::family::{Family, FamilyTable};
 use condprog_table::format::TableInfo;
 use condprog_table::source::{Checkpoint, RowSource, SourceInfo, SourcePart};
 use condprog_table::{
-    CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, SegmentPlan, compress, finished,
+    CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, RewriteOptions, SegmentPlan, compress, finished,
     rate_segments,
 };
 use serde_json::{Value, json};
@@ -59,13 +59,16 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     };
     // Says at once what is wrong with the rest of the checkpoint, before hours of work.
     let rewrite = match arguments.whole {
-        true => Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, arguments.force.on)?),
+        true => {
+            let options = RewriteOptions { copy: false, force: arguments.force.on };
+            Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, options)?)
+        }
         false => None,
     };
     let output = if arguments.whole { arguments.output.join(WHOLE_TABLES) } else { arguments.output.clone() };
     // A run that was cut short after its last table file goes on behind it.
     let earlier = match &rewrite {
-        Some(rewrite) if rewrite.is_resumed() => finished(&sources, &output, &options)?,
+        Some(rewrite) if rewrite.is_resumed() => finished(&mut sources, &output, &options)?,
         _ => None,
     };
     let report = match earlier {

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use condprog_cpu::Access;
 use condprog_table::source::SourcePart;
-use condprog_table::{DecompressOptions, Rewrite, TableFile, decompress};
+use condprog_table::{DecompressOptions, Rewrite, RewriteOptions, TableFile, decompress};
 use serde_json::json;
 
 use crate::Outcome;
@@ -26,7 +26,8 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
         Some(checkpoint) => {
             let parts: Vec<_> = file.tables().iter().flat_map(|table| table.source.tensors()).collect();
             let replaced = parts.iter().flat_map(SourcePart::tensors).map(String::from).collect();
-            Some(Rewrite::begin(checkpoint, &arguments.output, replaced, arguments.force.on)?)
+            let options = RewriteOptions { copy: false, force: arguments.force.on };
+            Some(Rewrite::begin(checkpoint, &arguments.output, replaced, options)?)
         }
         None => None,
     };

@@ -42,6 +42,9 @@ impl Parts {
         let header: Map<String, Value> = serde_json::from_slice(&file[8..8 + length]).expect("a sound header");
         let tables = header["__metadata__"]["condprog.tables"].as_str().expect("a list of tables");
         let tables = serde_json::from_str(tables).expect("a sound list of tables");
+        // Each defect is told by itself, not by the checksum of the header that has it.
+        let mut header = header;
+        header["__metadata__"]["condprog.checksum"] = "xxh3-64".into();
         Parts { header, tables, data: file[8 + length..].into() }
     }
 
@@ -131,6 +134,8 @@ pub(crate) fn cases(sound: &[u8]) -> Vec<Case> {
     let json = std::str::from_utf8(&sound[8..header_end]).expect("a sound header").trim_end();
     let twice = json.replacen("\"t#1\":", "\"t#0\":", 1);
     case("tensor-twice", Stage::Open, "header-duplicate", whole(&twice, &sound[header_end..]));
+    let other = json.replacen("\\\"effort\\\":0", "\\\"effort\\\":1", 1);
+    case("header-checksum-wrong", Stage::Open, "format-header-checksum", whole(&other, &sound[header_end..]));
     let shift = |by: i64| {
         open(&|parts| {
             for index in 0..2 {
@@ -155,6 +160,7 @@ pub(crate) fn cases(sound: &[u8]) -> Vec<Case> {
     case("magic-wrong", Stage::Open, "format-magic", metadata("condprog.format", Some("condprog-tables")));
     case("version-absent", Stage::Open, "format-version", metadata("condprog.format_version", None));
     case("version-unknown", Stage::Open, "format-version", metadata("condprog.format_version", Some("2")));
+    case("run-malformed", Stage::Open, "format-run", metadata("condprog.run", Some("0123456789ABCDEF")));
     case("checksum-unknown", Stage::Open, "format-checksum", metadata("condprog.checksum", Some("crc32c")));
     case("tables-absent", Stage::Open, "format-no-table-list", metadata("condprog.tables", None));
 

@@ -20,13 +20,15 @@ use crate::error::Error;
 use crate::format::{SegmentInfo, Zeroed};
 use crate::journal::{Entry, Journal};
 use crate::source::{RawRows, RowSource};
-use crate::stream::{Block, Counter, read_ahead};
+use crate::stream::{Block, Counter, read_ahead_with};
 
 /// A block on its way to the writer.
 struct Coded {
     segment: usize,
     block: u64,
     records: Vec<u8>,
+    /// The digest of the rows that it was coded from.
+    source: u64,
     counts: Zeroed,
 }
 
@@ -40,11 +42,11 @@ pub(super) struct Writer<'a> {
 
 impl Writer<'_> {
     fn run(self, blocks: Receiver<Coded>) -> Result<(), Error> {
-        for Coded { segment, block, records, counts } in blocks {
+        for Coded { segment, block, records, source, counts } in blocks {
             let planned = &self.plan.segments[segment];
             let start = self.plan.block(segment, block).start * planned.layout.record_bytes() as u64;
             self.files.write_at(planned.file, planned.records + start, &records)?;
-            let entry = Entry { segment, block, checksum: checksum::of(&records), counts };
+            let entry = Entry { segment, block, checksum: checksum::of(&records), source, counts };
             self.journal.add(&entry)?;
             self.done.insert((segment, block), entry);
         }
@@ -114,7 +116,8 @@ fn code_blocks(
         let non_finite = options.non_finite;
         let mut assembly = Assembly { plan, non_finite, send, counter, runs, pending: 0, open: BTreeMap::new() };
         let mut current: Option<(Layout, ScaleRule, Arc<Encoder>)> = None;
-        let read = read_ahead(sources, blocks.into_iter(), |block, raw| {
+        let digest = |block: &Block<_>, raw: &RawRows| raw.digest(block.first);
+        let read = read_ahead_with(sources, blocks.into_iter(), digest, |block, raw, source| {
             let planned = &plan.segments[block.tag.0];
             let (layout, rule) = (planned.layout, scale_rule(plan.info(planned).1, options.scale));
             let fits = |(l, r, _): &(Layout, ScaleRule, Arc<Encoder>)| (*l, *r) == (layout, rule);
@@ -127,7 +130,7 @@ fn code_blocks(
                     current.insert((layout, rule, Arc::new(encoder)))
                 }
             };
-            assembly.open(&block, raw.rows() * layout.record_bytes());
+            assembly.open(&block, source, raw.rows() * layout.record_bytes());
             let (rows, step, raw) = (raw.rows(), encoder.block_rows(), Arc::new(raw));
             // A thread that is held up holds up the others when they are two blocks ahead: what they have done waits.
             let open = most.div_ceil(rows.div_ceil(step)) + 2;
@@ -214,13 +217,14 @@ struct Open {
     /// Rows of the last run.
     uncounted: usize,
     records: Vec<u8>,
+    source: u64,
     counts: Zeroed,
 }
 
 impl Assembly<'_, '_> {
-    fn open(&mut self, block: &Block<(usize, u64)>, record_bytes: usize) {
+    fn open(&mut self, block: &Block<(usize, u64)>, source: u64, record_bytes: usize) {
         let (records, counts) = (vec![0; record_bytes], Zeroed::default());
-        let open = Open { first: block.first, rows_left: block.rows, uncounted: 0, records, counts };
+        let open = Open { first: block.first, rows_left: block.rows, uncounted: 0, records, source, counts };
         self.open.insert(block.tag, open);
     }
 
@@ -273,9 +277,9 @@ impl Assembly<'_, '_> {
             block.uncounted = rows.len();
         }
         while let Some(first) = self.open.first_entry().filter(|first| first.get().rows_left == 0) {
-            let ((segment, block), Open { records, counts, uncounted, .. }) = first.remove_entry();
+            let ((segment, block), Open { records, source, counts, uncounted, .. }) = first.remove_entry();
             // Nobody to send to means that the writer failed, and says why.
-            self.send.send(Coded { segment, block, records, counts }).map_err(|_| Error::Cancelled)?;
+            self.send.send(Coded { segment, block, records, source, counts }).map_err(|_| Error::Cancelled)?;
             self.count((segment, block), uncounted)?;
         }
         Ok(Ok(()))

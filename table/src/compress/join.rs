@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use condprog_cpu::Access;
 
-use super::files::{Files, Finished};
+use super::files::{self, Files, Finished, Past};
 use super::plan::{Plan, Whole, WholeTable};
 use super::{CompressReport, ScaleMode};
 use crate::aspect::{Aspect, difference};
@@ -14,7 +14,6 @@ use crate::error::Error;
 use crate::file::{TableFile, block_range};
 use crate::format::{KEY_PART, SegmentInfo};
 use crate::journal;
-use crate::output::refuse_same;
 use crate::stream::{Counter, Progress, Stage};
 
 /// How to join.
@@ -47,12 +46,13 @@ pub fn join(
     let whole = first.whole.clone();
     let pieces =
         (0..whole.tables.len()).map(|table| cover(&parts, &whole.tables[table])).collect::<Result<Vec<_>, _>>()?;
-    let mut plan = Plan::new(whole, Vec::new(), output, None)?;
-    for part in parts.iter().flat_map(|part| part.file.files()) {
-        plan.outputs().try_for_each(|output| refuse_same(part, output))?;
-    }
+    let mut plan = Plan::new(whole, output, None)?;
+    let inputs: Vec<_> = parts.iter().flat_map(|part| part.file.files()).collect();
+    files::refuse_inputs(&plan, &inputs)?;
     journal::refuse(output, "join", options.force)?;
-    let mut files = Files::open(&plan, options.force, None)?;
+    // Joining starts over: what a killed one has left is of no use.
+    let past = Past { resumes: false, journal: "missing", starts_over: true, force: options.force };
+    let mut files = Files::open(&plan, past)?;
     let mut counter = Counter::new(Stage::Join, progress, 0, plan.rows());
     let joined = copy(&parts, &pieces, &mut plan, &mut files, &mut counter)
         .and_then(|finished| files.finish(plan, &finished, options.force));
@@ -198,7 +198,7 @@ fn copy(
         let pieces = &pieces[source];
         let within = pieces.partition_point(|piece| piece.rows.end <= whole.start)
             ..pieces.partition_point(|piece| piece.rows.start < whole.end);
-        let (mut scale, mut done) = (None, Finished::default());
+        let (mut scale, mut done) = (None, Finished { source: Some(0), ..Finished::default() });
         for piece in &pieces[within.clone()] {
             let part = &parts[piece.part];
             let info = &part.file.tables()[piece.table].segments[piece.segment];
@@ -218,6 +218,8 @@ fn copy(
                 });
             }
             done.zeroed += info.zeroed.unwrap_or_default();
+            let own = info.source_xxh3_64.as_ref().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            done.source = done.source.zip(own).map(|(sum, own)| sum.wrapping_add(own));
         }
         plan.segment_mut(index).global_scale = scale.flatten();
         let bytes = plan.segments[index].layout.record_bytes() as u64;

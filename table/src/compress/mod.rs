@@ -1,7 +1,7 @@
 //! Source tables to a table file.
 
 mod encode;
-mod files;
+pub(crate) mod files;
 mod join;
 mod measure;
 mod plan;
@@ -15,16 +15,16 @@ use condprog_core::Rate;
 use condprog_cpu::Level;
 
 use self::encode::{Writer, encode};
-use self::files::{Files, Finished};
+use self::files::{Files, Finished, Past};
 pub use self::join::{JoinOptions, join};
 use self::measure::measure;
 use self::plan::{Plan, Whole, differ};
 use crate::checksum;
 use crate::error::Error;
-use crate::format::TableInfo;
-use crate::journal::{Entry, Head, JOURNAL_SUFFIX, Journal};
-use crate::output::{refuse_same, with_suffix};
-use crate::source::{Checkpoint, RowSource};
+use crate::format::{TableInfo, Zeroed};
+use crate::journal::{self, Account, Entry, Head, Journal};
+use crate::output::{folder_of, free_bytes, partial_path};
+use crate::source::{Checkpoint, FileState, RowSource};
 use crate::stream::{Counter, Progress, Stage, on_threads};
 
 /// How scales are chosen; see [`condprog_core::encoder::ScaleRule`].
@@ -202,8 +202,12 @@ pub fn compress_file(
 /// A file is written as `FILE.condprog-partial`, with a journal `OUTPUT.condprog-journal` beside it, and gets its name
 /// when all are whole and on the disk; the index comes last. A run that ended early, for whatever reason, leaves these;
 /// the same call goes on where it was, and gives the same bytes as a run that was never stopped. With other parameters
-/// it refuses, unless `force` is set: then it starts over. `threads` and `non_finite` may change between runs: blocks in
-/// which an earlier run zeroed rows are done again under [`NonFinite::Error`].
+/// or another source it refuses, unless `force` is set: then it starts over. `threads` and `non_finite` may change
+/// between runs: blocks in which an earlier run zeroed rows are done again under [`NonFinite::Error`].
+///
+/// The source is only read, and must not change meanwhile: when it has, the output does not get its name. Nothing but
+/// files that this function has created is written to, renamed or removed; forced, so are files of an earlier output of
+/// the same name.
 ///
 /// Memory: a few blocks of rows and what an [`Encoder`](condprog_cpu::Encoder) takes per thread, whatever the size of
 /// the tables.
@@ -219,34 +223,105 @@ pub fn compress(
     let output = output.as_ref();
     // Said at once, not after hours of measuring.
     Level::detect()?;
-    if sources.is_empty() {
-        return Err(Error::NothingToDo);
-    }
     on_threads(options.threads, || {
-        let infos: Vec<_> = sources.iter().map(|source| source.info().clone()).collect();
-        let identities = sources.iter().map(|source| source.identity().into()).collect();
-        let plan = Plan::new(Whole::new(&infos, options)?, identities, output, options.part.as_ref())?;
-        for input in sources.iter().flat_map(|source| source.files()) {
-            plan.outputs().try_for_each(|output| refuse_same(input, output))?;
-        }
-        run(sources, output, options, plan, progress)
+        let plan = plan(sources, output, options)?;
+        run(sources, options, plan, progress)
+    })
+}
+
+/// What [`compress()`] would write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preview {
+    /// The files with their lengths, in row order.
+    pub files: Vec<(PathBuf, u64)>,
+    /// The index, of an output that is cut into files.
+    pub index: Option<PathBuf>,
+    /// Files that are there until the output is whole.
+    pub working: Vec<PathBuf>,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+    /// Bytes that are free where they go; `None` where that is not known.
+    pub free_bytes: Option<u64>,
+    /// Whether an equal run was cut short, so that this one would go on with it.
+    pub resumes: bool,
+}
+
+/// What [`compress()`] with these arguments would write, after every check that it makes before its work. Nothing is
+/// written, no file is touched.
+///
+/// # Errors
+/// As [`compress()`], before its work.
+pub fn preview(
+    sources: &mut [Box<dyn RowSource>],
+    output: impl AsRef<Path>,
+    options: &CompressOptions,
+) -> Result<Preview, Error> {
+    Level::detect()?;
+    let plan = plan(sources, output.as_ref(), options)?;
+    let (past, _) = past(journal::peek(&plan.output)?, &plan, options.force)?;
+    files::check(&plan, past)?;
+    Ok(Preview {
+        file_bytes: plan.file_bytes(),
+        free_bytes: free_bytes(folder_of(&plan.output)),
+        working: plan.working_names(),
+        resumes: past.resumes,
+        files: plan.files.into_iter().map(|file| (file.path, file.file_bytes)).collect(),
+        index: plan.index,
     })
 }
 
 /// What [`compress()`] with these arguments has written, if its files are there and whole, and none of the output is
-/// unfinished. Of the source only names, types and shapes are compared: whether its values are still the same is for the
-/// caller to know.
+/// unfinished.
 ///
 /// # Errors
-/// As [`compress()`], for options that do not fit.
+/// As [`compress()`], for options that do not fit; [`Error::OtherRun`] when rows have become zeros that are an error now.
 pub fn finished(
-    sources: &[Box<dyn RowSource>],
+    sources: &mut [Box<dyn RowSource>],
     output: impl AsRef<Path>,
     options: &CompressOptions,
 ) -> Result<Option<CompressReport>, Error> {
+    files::finished(plan_of(sources, output.as_ref(), options)?, options.non_finite)
+}
+
+/// The plan, and that none of its names is that of a file that is read.
+fn plan(sources: &mut [Box<dyn RowSource>], output: &Path, options: &CompressOptions) -> Result<Plan, Error> {
+    let plan = plan_of(sources, output, options)?;
+    let inputs: Vec<_> = sources.iter().flat_map(|source| source.files()).map(PathBuf::as_path).collect();
+    files::refuse_inputs(&plan, &inputs)?;
+    Ok(plan)
+}
+
+fn plan_of(sources: &mut [Box<dyn RowSource>], output: &Path, options: &CompressOptions) -> Result<Plan, Error> {
+    if sources.is_empty() {
+        return Err(Error::NothingToDo);
+    }
     let infos: Vec<_> = sources.iter().map(|source| source.info().clone()).collect();
-    let plan = Plan::new(Whole::new(&infos, options)?, Vec::new(), output.as_ref(), options.part.as_ref())?;
-    Ok(files::finished(plan))
+    // What is wrong with options is said before anything is read.
+    Whole::new(&infos, &vec![String::new(); infos.len()], options)?;
+    let identities = sources.iter_mut().map(|source| source.identity()).collect::<Result<Vec<_>, _>>()?;
+    Plan::new(Whole::new(&infos, &identities, options)?, output, options.part.as_ref())
+}
+
+/// What an earlier run was, and its blocks.
+type Earlier = Option<(Box<Head>, Vec<Entry>)>;
+
+/// What the journal's account of an earlier run means for this one. Another run that has left unfinished files is
+/// refused.
+fn past(account: Account, plan: &Plan, force: bool) -> Result<(Past, Earlier), Error> {
+    let past = |resumes, journal| Past { resumes, journal, starts_over: false, force };
+    match account {
+        Account::None => Ok((past(false, "missing"), None)),
+        Account::Damaged => Ok((past(false, "damaged"), None)),
+        Account::Run(head, entries) => {
+            let Some((what, got, expected)) = differ(&head, &plan.head) else {
+                return Ok((past(true, ""), Some((head, entries))));
+            };
+            match Files::of_other_run(&plan.output, &head)? {
+                Some(path) if !force => Err(Error::OtherRun { path, what, got, expected }),
+                _ => Ok((past(false, "that of another run"), Some((head, entries)))),
+            }
+        }
+    }
 }
 
 /// Blocks that are done, by segment and block.
@@ -254,27 +329,44 @@ type Done = BTreeMap<(usize, u64), Entry>;
 
 fn run(
     sources: &mut [Box<dyn RowSource>],
-    output: &Path,
     options: &CompressOptions,
     mut plan: Plan,
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
-    let journal_path = with_suffix(output, JOURNAL_SUFFIX);
-    let earlier = same_run(Journal::read(&journal_path)?, &plan, output, options.force)?;
-    let mut files = Files::open(&plan, options.force, earlier.as_ref().map(|_| journal_path.as_path()))?;
+    let (mut journal, account) = Journal::open(&plan.output, plan.file_bytes())?;
+    let (past, earlier) = past(account, &plan, options.force)?;
+    let earlier = match earlier {
+        Some((head, _)) if !past.resumes => {
+            Files::discard_other_run(&plan.output, &head)?;
+            None
+        }
+        earlier => earlier,
+    };
+    let mut files = Files::open(&plan, past)?;
+    plan.head.states = sources.iter().map(|source| source.state()).collect::<Result<_, _>>()?;
     let earlier = earlier.filter(|_| files.are_begun());
-    let (fresh, mut journal, mut done) = match resume(earlier, &mut plan, &mut files, options)? {
-        Some(done) => (false, Journal::go_on(journal_path, plan.file_bytes())?, done),
-        None => {
-            let global = options.scale == ScaleMode::Global;
-            let measured = if global { measure(sources, &mut plan, options, progress) } else { Ok(()) };
-            if let Err(error) = measured.and_then(|()| files.restart(&plan)) {
-                files.discard();
-                return Err(error);
-            }
-            (true, Journal::start(journal_path, &plan.head, plan.file_bytes())?, Done::new())
+    let fresh = earlier.is_none();
+    let begun = match earlier {
+        Some((head, entries)) => resume(sources, &head, entries, &mut plan, &mut files, options, progress),
+        None => begin(sources, &mut plan, options, progress),
+    };
+    let mut done = match begun {
+        Ok(done) => done,
+        Err(error) => {
+            files.abandon();
+            return Err(error);
         }
     };
+    if fresh {
+        // Before any file is more than its mark, so that none is ever begun without an account.
+        if let Err(error) = journal.start(&plan.head).and_then(|()| files.restart(&plan)) {
+            files.discard();
+            journal.remove()?;
+            return Err(error);
+        }
+    } else {
+        journal.go_on()?;
+    }
     let rows = |&(segment, block): &(usize, u64)| {
         let rows = plan.block(segment, block);
         rows.end - rows.start
@@ -290,66 +382,114 @@ fn run(
         }
         return Err(error);
     }
-    let mut finished = vec![Finished::default(); plan.segments.len()];
+    for (source, states) in sources.iter().zip(&plan.head.states) {
+        refuse_changed(source.as_ref(), states)?;
+    }
+    let mut finished = vec![Finished { source: Some(0), ..Finished::default() }; plan.segments.len()];
     for ((segment, _), entry) in done {
-        finished[segment].checksums.push(entry.checksum);
-        finished[segment].zeroed += entry.counts;
+        let finished = &mut finished[segment];
+        finished.checksums.push(entry.checksum);
+        finished.source = finished.source.map(|sum| sum.wrapping_add(entry.source));
+        finished.zeroed += entry.counts;
     }
     let report = files.finish(plan, &finished, options.force)?;
-    // The files are locked as long as there is a journal.
+    // The output is locked as long as there is a journal.
     journal.remove()?;
     drop(files);
     Ok(CompressReport { resumed_rows, ..report })
 }
 
-/// The journal of an earlier run, if that was asked for the same. Another one that has left unfinished files is refused,
-/// or makes room.
-fn same_run(
-    earlier: Option<(Head, Vec<Entry>)>,
-    plan: &Plan,
-    output: &Path,
-    force: bool,
-) -> Result<Option<(Head, Vec<Entry>)>, Error> {
-    let Some((head, entries)) = earlier else { return Ok(None) };
-    let Some((what, got, expected)) = differ(&head, &plan.head) else { return Ok(Some((head, entries))) };
-    match Files::of_other_run(output, &head) {
-        Some(path) if !force => return Err(Error::OtherRun { path, what, got, expected }),
-        Some(_) => Files::discard_other_run(output, &head)?,
-        None => {}
+/// Finds what must be known before the first row is coded.
+fn begin(
+    sources: &mut [Box<dyn RowSource>],
+    plan: &mut Plan,
+    options: &CompressOptions,
+    progress: &Progress<'_>,
+) -> Result<Done, Error> {
+    if options.scale == ScaleMode::Global {
+        measure(sources, plan, options, progress)?;
     }
-    Ok(None)
+    Ok(Done::new())
 }
 
-/// What an earlier run has done, if there was one. Its global scales are taken over: they follow from the same source.
+/// What an earlier run has done. Its global scales are taken over: they follow from the same source.
 fn resume(
-    earlier: Option<(Head, Vec<Entry>)>,
+    sources: &mut [Box<dyn RowSource>],
+    head: &Head,
+    entries: Vec<Entry>,
     plan: &mut Plan,
     files: &mut Files,
     options: &CompressOptions,
-) -> Result<Option<Done>, Error> {
-    let Some((head, entries)) = earlier else { return Ok(None) };
-    if !files.have_length(plan) {
-        return Ok(None);
+    progress: &Progress<'_>,
+) -> Result<Done, Error> {
+    let is_same_state = head.states == plan.head.states;
+    if !is_same_state && options.scale == ScaleMode::Global {
+        measure(sources, plan, options, progress)?;
     }
     let measured = head.files.iter().flatten().flat_map(|table| &table.segments);
     let segments = plan.head.files.iter_mut().flatten().flat_map(|table| &mut table.segments);
     for (segment, measured) in segments.zip(measured) {
-        segment.global_scale = measured.global_scale;
+        let earlier = std::mem::replace(&mut segment.global_scale, measured.global_scale);
+        if !is_same_state && earlier != measured.global_scale {
+            return Err(other_source(&plan.output, "its global scale", "another one"));
+        }
     }
+    files.make_whole_length(plan)?;
     let mut done = Done::new();
+    for file in 0..plan.files.len() {
+        let Some(tables) = files.whole(file) else { continue };
+        files::refuse_zeroed(&plan.files[file].path, tables, options.non_finite)?;
+        // What is whole is not done again.
+        for (index, segment) in plan.segments.iter().enumerate().filter(|(_, segment)| segment.file == file) {
+            let zeros = Zeroed::default();
+            let blocks = 0..plan.info(segment).1.blocks();
+            let entry = |block| Entry { segment: index, block, checksum: 0, source: 0, counts: zeros };
+            done.extend(blocks.map(|block| ((index, block), entry(block))));
+        }
+    }
     for entry in entries {
         let Some(segment) = plan.segments.get(entry.segment) else { continue };
         let info = plan.info(segment).1;
         let zeroed_under_other_policy = entry.counts.non_finite > 0 && options.non_finite == NonFinite::Error;
-        if entry.block >= info.blocks() || zeroed_under_other_policy {
+        if files.whole(segment.file).is_some() || entry.block >= info.blocks() || zeroed_under_other_policy {
             continue;
         }
         let rows = plan.block(entry.segment, entry.block);
         let mut records = vec![0; ((rows.end - rows.start) * info.record_bytes) as usize];
         files.read_at(segment.file, segment.records + rows.start * info.record_bytes, &mut records)?;
-        if checksum::of(&records) == entry.checksum {
-            done.insert((entry.segment, entry.block), entry);
+        if checksum::of(&records) != entry.checksum {
+            continue;
+        }
+        if !is_same_state {
+            // It may be a copy with another time, or something else: what was coded must be what is there.
+            let first = segment.rows.start + rows.start;
+            let source = sources[segment.source].read(first, (rows.end - rows.start) as usize)?;
+            if source.digest(first) != entry.source {
+                let rows = format!("rows {first} to {}", first + (rows.end - rows.start) - 1);
+                let name = &plan.info(segment).0.name;
+                return Err(other_source(&plan.output, &format!("{rows} of {name:?} as they were coded"), "others"));
+            }
+        }
+        done.insert((entry.segment, entry.block), entry);
+    }
+    Ok(done)
+}
+
+fn other_source(output: &Path, got: &str, expected: &str) -> Error {
+    let (got, expected) = (got.into(), expected.into());
+    Error::OtherRun { path: partial_path(output), what: "the source", got, expected }
+}
+
+/// Refuses a source of which a file is not as it was.
+fn refuse_changed(source: &dyn RowSource, before: &[FileState]) -> Result<(), Error> {
+    for ((path, before), now) in source.files().iter().zip(before).zip(source.state()?) {
+        if *before != now {
+            let what = match before.bytes == now.bytes {
+                true => "its time of change is another".into(),
+                false => format!("it was {} bytes, and is {}", before.bytes, now.bytes),
+            };
+            return Err(Error::SourceChanged { path: path.clone(), what });
         }
     }
-    Ok(Some(done))
+    Ok(())
 }

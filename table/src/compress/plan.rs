@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::file::block_range;
 use crate::format::{self, ChecksumInfo, PROGRAM, SegmentInfo, SourceRecord, TableInfo, Zeroed};
 use crate::index::INDEX_SUFFIX;
-use crate::journal::Head;
-use crate::output::file_name;
+use crate::journal::{Head, journal_path};
+use crate::output::{file_name, partial_path};
 use crate::source::SourceInfo;
 use crate::stream::default_block_rows;
 
@@ -69,6 +69,8 @@ struct Cut {
 
 /// What is to be written where.
 pub(super) struct Plan {
+    /// As it was asked for: of an output that is cut into files, none has this name.
+    pub(super) output: PathBuf,
     pub(super) head: Head,
     /// The tables' names and sources, in the order of sources.
     pub(super) whole: Whole,
@@ -105,7 +107,11 @@ pub(super) struct PlannedSegment {
 }
 
 impl Whole {
-    pub(super) fn new(sources: &[SourceInfo], options: &CompressOptions) -> Result<Whole, Error> {
+    pub(super) fn new(
+        sources: &[SourceInfo],
+        identities: &[String],
+        options: &CompressOptions,
+    ) -> Result<Whole, Error> {
         if options.effort > Search::MAX_EFFORT {
             let (got, expected) = (u64::from(options.effort), format!("0 to {}", Search::MAX_EFFORT));
             return Err(Error::Option { option: "effort", got, expected });
@@ -114,8 +120,19 @@ impl Whole {
             let got = options.segments[tensor].iter().map(|segment| u128::from(segment.rows)).sum();
             return Err(Error::SegmentRows { tensor: tensor.clone(), got, expected: 0 });
         }
-        let tables = sources.iter().map(|info| WholeTable::new(info, options)).collect::<Result<_, _>>()?;
+        let tables = sources.iter().zip(identities);
+        let tables = tables.map(|(info, identity)| WholeTable::new(info, identity, options)).collect::<Result<_, _>>()?;
         Ok(Whole { writer: env!("CARGO_PKG_VERSION").into(), shard_bytes: options.shard_bytes, tables })
+    }
+
+    /// The text that parts carry.
+    fn text(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers are JSON")
+    }
+
+    /// The identity of the run: of all that its files follow from, so that files of equal runs can be told from others.
+    pub(super) fn run(&self) -> String {
+        checksum::hex(checksum::of(self.text().as_bytes()))
     }
 
     /// The segments of each file.
@@ -204,7 +221,7 @@ impl Whole {
 }
 
 impl WholeTable {
-    fn new(source: &SourceInfo, options: &CompressOptions) -> Result<WholeTable, Error> {
+    fn new(source: &SourceInfo, identity: &str, options: &CompressOptions) -> Result<WholeTable, Error> {
         let tensor = || source.name.clone();
         let dim = u32::try_from(source.dim)
             .map_err(|_| Error::Width { tensor: tensor(), source: LayoutError::Dim { dim: u32::MAX } })?;
@@ -225,7 +242,7 @@ impl WholeTable {
         }
         Ok(WholeTable {
             name: tensor(),
-            source: SourceRecord::new(source),
+            source: SourceRecord::new(source, Some(identity.into())),
             scale_rule: options.scale.name().into(),
             effort: options.effort,
             block_rows,
@@ -280,12 +297,7 @@ fn runs(tensors: impl Iterator<Item = u64>, plan: &[SegmentPlan]) -> Vec<Run> {
 
 impl Plan {
     /// The plan of all tables, or of a part of them.
-    pub(super) fn new(
-        whole: Whole,
-        identities: Vec<String>,
-        output: &Path,
-        part: Option<&PartOf>,
-    ) -> Result<Plan, Error> {
+    pub(super) fn new(whole: Whole, output: &Path, part: Option<&PartOf>) -> Result<Plan, Error> {
         let mut cuts = whole.cut()?;
         let text = match part {
             None => None,
@@ -297,24 +309,29 @@ impl Plan {
                     (!rows.is_empty()).then_some(Cut { rows, ..cut })
                 };
                 cuts = vec![cuts.into_iter().flatten().filter_map(within).collect()];
-                Some(serde_json::to_string(&whole).expect("strings and numbers are JSON"))
+                Some(whole.text())
             }
         };
         let shard_bytes = whole.shard_bytes.filter(|_| part.is_none());
         let paths = match shard_bytes {
             None => vec![output.to_path_buf()],
+            // The index has the names of the files in it.
+            Some(_) if output.to_str().is_none() => return Err(Error::Name { path: output.into() }),
             Some(_) => (1..=cuts.len()).map(|number| shard_path(output, number, cuts.len())).collect(),
         };
         let head = Head {
             writer: whole.writer.clone(),
-            sources: identities,
+            run: whole.run(),
+            sources: whole.tables.iter().filter_map(|table| table.source.identity.clone()).collect(),
+            states: Vec::new(),
             shard_bytes: whole.shard_bytes,
             is_part: part.is_some(),
             names: paths.iter().map(|path| file_name(path)).collect(),
             files: Vec::new(),
         };
         let index = shard_bytes.map(|_| index_path(output));
-        let mut plan = Plan { head, whole, files: Vec::new(), segments: Vec::new(), index };
+        let output = output.to_path_buf();
+        let mut plan = Plan { output, head, whole, files: Vec::new(), segments: Vec::new(), index };
         for (path, cuts) in paths.into_iter().zip(cuts) {
             plan.add_file(path, cuts, text.clone())?;
         }
@@ -344,7 +361,7 @@ impl Plan {
             return Err(Error::NameTaken { tensor: tensor.name.clone() });
         }
         let header =
-            format::header_bytes(&tables, part.as_deref(), 0).map_err(|source| Error::header(&path, source))?;
+            format::header_bytes(&tables, &self.head.run, part.as_deref(), 0).map_err(|source| Error::header(&path, source))?;
         let header_bytes = header.len() as u64;
         let start = |name: &str| {
             let entry = entries.iter().find(|entry| entry.name == name).expect("every segment has its tensors");
@@ -395,6 +412,12 @@ impl Plan {
         self.files.iter().map(|file| &file.path).chain(&self.index).map(PathBuf::as_path)
     }
 
+    /// All names that a run writes to, or removes, until it is done.
+    pub(super) fn working_names(&self) -> Vec<PathBuf> {
+        let partials = self.files.iter().map(|file| partial_path(&file.path));
+        partials.chain([journal_path(&self.output)]).collect()
+    }
+
     /// Bytes of all files.
     pub(super) fn file_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.file_bytes).sum()
@@ -435,6 +458,7 @@ impl TableInfo {
             record_bytes: cut.layout.record_bytes() as u64,
             global_scale: is_global.then(|| Scale::MAX.to_bits()),
             zeroed: Some(Zeroed { zero: rows, underflow: rows, non_finite: rows }),
+            source_xxh3_64: Some(checksum::hex(0)),
             checksums: ChecksumInfo {
                 tensor: format!("{name}#checksums"),
                 block_rows: whole.block_rows,
@@ -447,16 +471,16 @@ impl TableInfo {
 }
 
 /// A name without `.safetensors`.
-fn stem(output: &Path) -> String {
+pub(super) fn stem(output: &Path) -> String {
     let name = file_name(output);
     name.strip_suffix(".safetensors").unwrap_or(&name).to_string()
 }
 
-fn shard_path(output: &Path, number: usize, of: usize) -> PathBuf {
+pub(super) fn shard_path(output: &Path, number: usize, of: usize) -> PathBuf {
     output.with_file_name(format!("{}-{number:05}-of-{of:05}.safetensors", stem(output)))
 }
 
-fn index_path(output: &Path) -> PathBuf {
+pub(super) fn index_path(output: &Path) -> PathBuf {
     output.with_file_name(format!("{}{INDEX_SUFFIX}", stem(output)))
 }
 

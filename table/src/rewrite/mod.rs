@@ -1,9 +1,10 @@
 //! A whole checkpoint made anew around its compressed tables: a folder that a serving stack takes in place of the
 //! original.
 //!
-//! Table files stand for the tensors they were made from. All other files of the checkpoint are linked, so that
-//! hundreds of gigabytes of other weights are neither copied nor stored twice; where a file system cannot link, they
-//! are copied. What must change is written anew:
+//! Table files stand for the tensors they were made from. Other files of weights are hard-linked, so that hundreds of
+//! gigabytes are neither copied nor stored twice; where a file system cannot link, and where that is asked for, they are
+//! copied. So is everything else, which people edit: a hard link is the same file under two names, and whoever writes into
+//! one in place changes both. What must change is written anew:
 //!
 //! | file | change |
 //! |---|---|
@@ -11,37 +12,35 @@
 //! | the index | replaced tensors go, those of the table files come, `total_size` is that of all |
 //! | `config.json` | `quantization_config` names the tables |
 //!
-//! The rest of both JSON files keeps its order and spelling. The original is only read. A hard link is the same file
-//! under two names: whoever writes into one of the two in place changes both.
+//! The rest of both JSON files keeps its order and spelling. The original is only read. Symbolic links in it are followed
+//! as far as they lead to files of the checkpoint, or of the download cache that it lies in.
 
 mod config;
+mod links;
+mod marker;
 mod object;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
-use twox_hash::XxHash3_64;
-
+use self::links::{Found, Link, Made};
+use self::marker::Marker;
 use self::object::Object;
+use crate::compress::files::write_text;
 use crate::error::{Error, IoContext};
 use crate::format::TableInfo;
 use crate::header::{Header, Strings, TensorEntry};
 use crate::index::{self, CHECKPOINT_INDEX, Index, IndexError, Place};
-use crate::output::{PARTIAL_SUFFIX, Partial, file_name, sync_folder, with_suffix, write_error};
+use crate::output::{Partial, There, file_name, look, refuse_existing, sweep, sync_folder};
 
-/// What is not part of a checkpoint though it lies in its folder: the state of version control and of downloads.
-const NOT_COPIED: [&str; 2] = [".git", ".cache"];
 const CONFIG: &str = "config.json";
 /// The file of a checkpoint of one file. Loaders that find it look for no index.
 const ONLY_FILE: &str = "model.safetensors";
 /// What is left of it, beside an index.
 const REST_OF_ONLY_FILE: &str = "model-other.safetensors";
-/// Stands in the output until it is whole.
-const MARKER: &str = "condprog-rewrite";
 /// Bytes copied at a time.
 const CHUNK: u64 = 8 << 20;
 
@@ -61,6 +60,15 @@ pub enum RewriteError {
     /// A device or the like.
     #[error("is neither a file nor a folder, expected a checkpoint of these")]
     Special,
+    /// A link leads out of the checkpoint.
+    #[error(
+        "is a link to {}, outside the checkpoint and the download cache it lies in: put a copy in its place, or remove it",
+        .target.display()
+    )]
+    Outside {
+        /// Where it leads.
+        target: PathBuf,
+    },
     /// A link leads to a folder above.
     #[error("is a link to a folder that contains it")]
     Loop,
@@ -107,6 +115,7 @@ impl RewriteError {
             RewriteError::NotAFolder => "rewrite-not-a-folder",
             RewriteError::Inside { .. } => "rewrite-inside",
             RewriteError::Special => "rewrite-special",
+            RewriteError::Outside { .. } => "rewrite-outside",
             RewriteError::Loop => "rewrite-loop",
             RewriteError::NoTensor { .. } => "rewrite-no-tensor",
             RewriteError::Json { .. } => "rewrite-json",
@@ -139,15 +148,24 @@ pub struct RewriteReport {
     pub dropped: Vec<PathBuf>,
 }
 
+/// How to make a checkpoint anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RewriteOptions {
+    /// Copy files of weights too, rather than link them.
+    pub copy: bool,
+    /// Replace files of the output that are there, and start over where an unfinished one does not fit.
+    pub force: bool,
+}
+
 /// A checkpoint on its way into another folder.
 ///
 /// ```no_run
-/// use condprog_table::{CompressOptions, Rewrite, compress_file, quiet};
+/// use condprog_table::{CompressOptions, Rewrite, RewriteOptions, compress_file, quiet};
 ///
 /// let table = "layers.1.engram.embed";
 /// let replaced = [format!("{table}.weight"), format!("{table}.scale")].into();
 /// // Says at once what is wrong with the checkpoint or the output, before hours of work.
-/// let rewrite = Rewrite::begin("checkpoint", "output", replaced, false)?;
+/// let rewrite = Rewrite::begin("checkpoint", "output", replaced, RewriteOptions::default())?;
 /// let (tables, options) = ("output/tables.safetensors", CompressOptions::default());
 /// let report = compress_file("checkpoint", &[format!("{table}.weight")], tables, &options, &quiet)?;
 /// rewrite.finish(&report.tables, &report.files)?;
@@ -171,17 +189,9 @@ pub struct Rewrite {
     tensors: Vec<(String, String, u64)>,
     config: Option<Object>,
     /// Locks the output, and says that it is not whole.
-    marker: Partial,
+    marker: Marker,
     resumed: bool,
-}
-
-#[derive(Debug)]
-struct Link {
-    /// Below the folder.
-    name: PathBuf,
-    /// The file itself, no symbolic link to it.
-    source: PathBuf,
-    bytes: u64,
+    copy: bool,
 }
 
 #[derive(Debug)]
@@ -205,21 +215,20 @@ impl Rewrite {
     /// [`Error::Rewrite`], [`Error::Index`], [`Error::Header`] or [`Error::Io`] for a checkpoint that is not whole or an
     /// output that cannot be; [`Error::OutputExists`] when a file of the output is there already, unless `force` is set;
     /// then it is removed; [`Error::OtherRun`] when another run was cut short there, unless `force` is set;
-    /// [`Error::Busy`].
+    /// [`Error::NotAFile`] when something else than a file is in the way; [`Error::Busy`].
     pub fn begin(
         input: impl AsRef<Path>,
         output: impl AsRef<Path>,
         replaced: BTreeSet<String>,
-        force: bool,
+        options: RewriteOptions,
     ) -> Result<Rewrite, Error> {
-        let (input, output) = (input.as_ref(), output.as_ref());
+        let (input, output, force) = (input.as_ref(), output.as_ref(), options.force);
         if !fs::metadata(input).context("open", input)?.is_dir() {
             return Err(RewriteError::NotAFolder.at(input));
         }
         refuse_inside(input, output)?;
         let mut weights = Weights::open(input, &replaced)?;
-        let mut found = Found::default();
-        found.walk(input, Path::new(""), &mut Vec::new())?;
+        let mut found = Found::in_folder(input)?;
         let identity = found.identity(&replaced);
 
         let config = match found.take(CONFIG) {
@@ -241,8 +250,7 @@ impl Rewrite {
             rests.push(Rest::new(weights.renamed(name), source, &header, &replaced));
         }
         fs::create_dir_all(output).context("create", output)?;
-        let mut marker = Partial::open(&output.join(MARKER), false)?;
-        let resumed = resumes(&mut marker, &identity, force)?;
+        let (marker, resumed) = Marker::open(output, &identity, force)?;
         let mut rewrite = Rewrite {
             output: output.into(),
             folders: found.folders,
@@ -255,9 +263,11 @@ impl Rewrite {
             config,
             marker,
             resumed,
+            copy: options.copy,
         };
-        if !resumed && let Err(error) = rewrite.clear(force).and_then(|()| rewrite.mark(&identity)) {
-            rewrite.marker.discard();
+        if !resumed && let Err(error) = rewrite.clear(force).and_then(|()| rewrite.marker.write(&identity)) {
+            // The error that led here is the one to report.
+            let _ = rewrite.marker.remove();
             return Err(error);
         }
         Ok(rewrite)
@@ -282,24 +292,15 @@ impl Rewrite {
 
     /// Refuses or removes what is in the way.
     fn clear(&self, force: bool) -> Result<(), Error> {
-        let mut there = Vec::new();
-        for name in self.names() {
-            let path = self.output.join(name);
-            match fs::symlink_metadata(&path) {
-                Ok(_) => there.push(path),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error).context("look for", &path),
+        let paths: Vec<_> = self.names().map(|name| self.output.join(name)).collect();
+        // All are looked at before one is removed.
+        paths.iter().try_for_each(|path| refuse_existing(path, force))?;
+        for path in paths {
+            if matches!(look(&path)?, There::File(_)) {
+                fs::remove_file(&path).context("remove", &path)?;
             }
         }
-        match there.into_iter().next() {
-            Some(path) if !force => Err(Error::OutputExists { path }),
-            _ => self.names().try_for_each(|name| remove(&self.output.join(name))),
-        }
-    }
-
-    fn mark(&mut self, identity: &str) -> Result<(), Error> {
-        self.marker.restart(identity.len() as u64)?;
-        self.marker.write_at(0, identity.as_bytes())
+        Ok(())
     }
 
     /// Makes the output whole around its table files: `files`, which hold `tables`. The index comes last. Files that hold
@@ -313,9 +314,11 @@ impl Rewrite {
         for file in files {
             self.add_table_file(file, &mut tensors)?;
         }
+        sweep(&self.output);
         for folder in &self.folders {
             let path = self.output.join(folder);
             fs::create_dir_all(&path).context("create", &path)?;
+            sweep(&path);
         }
         let mut report = RewriteReport {
             index: self.output.join(&self.index_name),
@@ -326,7 +329,7 @@ impl Rewrite {
             dropped: std::mem::take(&mut self.dropped),
         };
         for link in &self.links {
-            match link_or_copy(link, &self.output.join(&link.name), self.resumed)? {
+            match link.make(&self.output.join(&link.name), self.copy, self.resumed)? {
                 Made::Link => report.linked += 1,
                 Made::Copy => report.copied += 1,
             }
@@ -344,12 +347,12 @@ impl Rewrite {
             if !tables.is_empty() {
                 config::add_tables(&mut config, tables).map_err(|source| source.at(&path))?;
             }
-            write_text(&path, &(config.text(0) + "\n"))?;
+            write_text(&path, &(config.text(0) + "\n"), self.resumed)?;
         }
         let text = index_text(std::mem::take(&mut self.index), &tensors, report.total_size);
         let text = text.map_err(|source| RewriteError::Json { name: "index", source }.at(&report.index))?;
-        write_text(&report.index, &text)?;
-        self.marker.discard();
+        write_text(&report.index, &text, self.resumed)?;
+        self.marker.remove()?;
         sync_folder(&self.output).context("finish", &self.output)?;
         Ok(report)
     }
@@ -443,129 +446,6 @@ impl Weights {
     }
 }
 
-/// What is in the folder of the checkpoint.
-#[derive(Default)]
-struct Found {
-    folders: Vec<PathBuf>,
-    files: Vec<Link>,
-    /// Name, length and time of each file.
-    states: String,
-}
-
-impl Found {
-    /// Adds a folder, `name` below the checkpoint's. Symbolic links are followed; `above` are the folders it lies in.
-    fn walk(&mut self, folder: &Path, name: &Path, above: &mut Vec<PathBuf>) -> Result<(), Error> {
-        let real = folder.canonicalize().context("open", folder)?;
-        if above.contains(&real) {
-            return Err(RewriteError::Loop.at(folder));
-        }
-        above.push(real);
-        let entries = fs::read_dir(folder).context("read", folder)?;
-        let mut entries = entries.collect::<io::Result<Vec<_>>>().context("read", folder)?;
-        entries.sort_by_key(fs::DirEntry::file_name);
-        for entry in entries {
-            let (path, file_name) = (entry.path(), entry.file_name());
-            if above.len() == 1 && NOT_COPIED.iter().any(|not| file_name == *not) {
-                continue;
-            }
-            let (name, about) = (name.join(&file_name), fs::metadata(&path).context("open", &path)?);
-            if about.is_dir() {
-                self.folders.push(name.clone());
-                self.walk(&path, &name, above)?;
-            } else if about.is_file() {
-                let time = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                self.states += &format!("{name:?} {} {}\n", about.len(), time.unwrap_or_default().as_nanos());
-                let source = path.canonicalize().context("open", &path)?;
-                self.files.push(Link { name, source, bytes: about.len() });
-            } else {
-                return Err(RewriteError::Special.at(&path));
-            }
-        }
-        above.pop();
-        Ok(())
-    }
-
-    /// Takes out a file of the checkpoint's own folder.
-    fn take(&mut self, name: &str) -> Option<Link> {
-        let place = self.files.iter().position(|link| link.name == Path::new(name))?;
-        Some(self.files.remove(place))
-    }
-
-    /// Tells apart one run from another.
-    fn identity(&self, replaced: &BTreeSet<String>) -> String {
-        format!("{:016x}", XxHash3_64::oneshot(format!("{}{replaced:?}", self.states).as_bytes()))
-    }
-}
-
-/// Whether the marker is that of an equal run.
-fn resumes(marker: &mut Partial, identity: &str, force: bool) -> Result<bool, Error> {
-    // All have this length; what is longer is none.
-    let mut got = vec![0; (marker.length() as usize).min(identity.len())];
-    marker.read_at(0, &mut got)?;
-    // One that is empty was cut short before anything else was made.
-    if got.iter().all(|byte| *byte == 0) || force && got != identity.as_bytes() {
-        return Ok(false);
-    }
-    if got != identity.as_bytes() {
-        return Err(Error::OtherRun {
-            path: marker.path().into(),
-            what: "the checkpoint",
-            got: String::from_utf8_lossy(&got).into_owned(),
-            expected: identity.into(),
-        });
-    }
-    Ok(true)
-}
-
-/// How a file came into the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
-    Link,
-    Copy,
-}
-
-/// Puts a file into the output. One that a run before this has put there stays.
-fn link_or_copy(link: &Link, output: &Path, resumed: bool) -> Result<Made, Error> {
-    match fs::symlink_metadata(output) {
-        Ok(there) if resumed => {
-            let source = fs::metadata(&link.source).context("open", &link.source)?;
-            if is_same_file(&source, &there) {
-                return Ok(Made::Link);
-            }
-            // Files get their names when they are whole.
-            if there.len() == link.bytes {
-                return Ok(Made::Copy);
-            }
-        }
-        _ => {}
-    }
-    let partial = with_suffix(output, PARTIAL_SUFFIX);
-    remove(&partial)?;
-    let made = match fs::hard_link(&link.source, &partial) {
-        Ok(()) => Made::Link,
-        // Another file system, one without links, a file of another user: whatever it is, a copy may still be possible.
-        Err(_) => {
-            let copied = fs::copy(&link.source, &partial).and_then(|_| File::open(&partial)?.sync_all());
-            copied.map_err(|error| write_error(error, &partial, link.bytes))?;
-            Made::Copy
-        }
-    };
-    fs::rename(&partial, output).context("finish", output)?;
-    Ok(made)
-}
-
-#[cfg(unix)]
-fn is_same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
-}
-
-/// A link is then taken for a copy, which is as good.
-#[cfg(not(unix))]
-fn is_same_file(_: &fs::Metadata, _: &fs::Metadata) -> bool {
-    false
-}
-
 impl Rest {
     fn new(name: String, source: PathBuf, header: &Header, replaced: &BTreeSet<String>) -> Rest {
         let kept = header.tensors.iter().filter(|tensor| !replaced.contains(&tensor.name)).cloned();
@@ -590,7 +470,15 @@ impl Rest {
         if resumed && fs::metadata(output).is_ok_and(|about| about.len() == length) {
             return Ok(());
         }
-        let mut partial = Partial::open(output, true)?;
+        let mut partial = Partial::temporary(output, resumed)?;
+        let written = self.copy(&mut partial, &header, length).and_then(|()| partial.finish(resumed));
+        if written.is_err() {
+            partial.discard();
+        }
+        written
+    }
+
+    fn copy(&self, partial: &mut Partial, header: &[u8], length: u64) -> Result<(), Error> {
         partial.restart(length)?;
         let mut source = File::open(&self.source).context("open", &self.source)?;
         let (mut at, mut chunk) = (header.len() as u64, Vec::new());
@@ -606,8 +494,7 @@ impl Rest {
             }
         }
         // An unfinished file starts with zeros.
-        partial.write_at(0, &header)?;
-        partial.finish(true)
+        partial.write_at(0, header)
     }
 }
 
@@ -631,21 +518,6 @@ fn read_config(path: &Path) -> Result<Object, Error> {
     // What cannot be said about tables is found before any is compressed.
     config::add_tables(&mut Object::clone(&config), &[]).map_err(|source| source.at(path))?;
     Ok(config)
-}
-
-fn write_text(path: &Path, text: &str) -> Result<(), Error> {
-    let mut file = Partial::open(path, true)?;
-    file.restart(text.len() as u64)?;
-    file.write_at(0, text.as_bytes())?;
-    file.finish(true)
-}
-
-/// Removes a file, if it is there.
-fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).context("remove", path),
-        _ => Ok(()),
-    }
 }
 
 /// Refuses an output that is the checkpoint's folder, or lies in it, whether or not it is there yet.

@@ -3,10 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use glob::{MatchOptions, Pattern};
-use twox_hash::XxHash3_64;
 
 use super::rows::{TableRows, read_at};
 use super::scale::{self, ScaleKind, ScaleTensor};
@@ -39,8 +37,6 @@ pub struct Checkpoint {
 pub(crate) struct CheckpointFile {
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
-    /// Length, time and header: what tells apart one state of the file from another.
-    pub(crate) identity: String,
 }
 
 /// Where a tensor is.
@@ -56,22 +52,8 @@ enum At {
 
 impl CheckpointFile {
     fn open(path: PathBuf) -> Result<CheckpointFile, Error> {
-        let mut file = File::open(&path).context("open", &path)?;
-        let about = file.metadata().context("read", &path)?;
-        let header = Header::read(&mut file, about.len())
-            .context("read", &path)?
-            .map_err(|source| Error::header(&path, source))?;
-        // Path and host are left out: the same file under another name is the same source.
-        let modified = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-        let mut json = vec![0; header.data_start as usize];
-        read_at(&mut file, &path, 0, &mut json)?;
-        let identity = format!(
-            "{} bytes, modified {} ns, header {:016x}",
-            about.len(),
-            modified.as_nanos(),
-            XxHash3_64::oneshot(&json)
-        );
-        Ok(CheckpointFile { path, header, identity })
+        let header = Header::open(&path)?;
+        Ok(CheckpointFile { path, header })
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 use crate::error::Error;
 use crate::fp8;
@@ -139,9 +140,21 @@ pub trait RowSource: Send {
     /// What is read.
     fn info(&self) -> &SourceInfo;
 
-    /// Tells apart one state of the source from another: equal identities mean equal rows. A run that was cut short
-    /// resumes only against an equal one.
-    fn identity(&self) -> &str;
+    /// What the rows are, 16 lower-case hexadecimal digits: the same for a copy of the source on another machine,
+    /// another one for another source. It is in every file that is made from the source.
+    ///
+    /// It is a digest of names, types, shapes and of samples: of a table of a hundred gigabytes not every byte can be
+    /// read on each of the machines that share the work. What was read is told exactly by [`RawRows::digest`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the samples cannot be read.
+    fn identity(&mut self) -> Result<String, Error>;
+
+    /// The states of the files that are open, in the order of [`RowSource::files`]: while none changes, no row does.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system does not tell.
+    fn state(&self) -> Result<Vec<FileState>, Error>;
 
     /// The files that are read; none of them may be the output.
     fn files(&self) -> &[PathBuf] {
@@ -156,6 +169,15 @@ pub trait RowSource: Send {
     /// # Panics
     /// May panic when there are no such rows.
     fn read(&mut self, first: u64, rows: usize) -> Result<RawRows, Error>;
+}
+
+/// What tells apart one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Its length.
+    pub bytes: u64,
+    /// When it was last written to, in nanoseconds since 1970.
+    pub modified_ns: u64,
 }
 
 /// The scales of a block of rows.
@@ -186,6 +208,28 @@ impl RawRows {
     /// Rows in the block.
     pub fn rows(&self) -> usize {
         self.data.len() / (self.dim * self.dtype.size())
+    }
+
+    /// A digest of the rows, of which the first is row `first` of the table: the sum, modulo 2^64, of the XXH3-64 of the
+    /// bytes of each row with its number as the seed; and where rows have scales, of the XXH3-64 of a row's E8M0 bytes, or
+    /// of its one scale as little-endian binary32, with the complement of its number as the seed.
+    ///
+    /// So digests of neighbouring runs of rows add up to that of all of them, however a table is cut.
+    pub fn digest(&self, first: u64) -> u64 {
+        let groups = self.dim / fp8::GROUP;
+        let data = self.data.chunks_exact(self.dim * self.dtype.size());
+        let rows = (first..).zip(data).map(|(row, bytes)| XxHash3_64::oneshot_with_seed(row, bytes));
+        let scale = |row: u64, bytes: &[u8]| XxHash3_64::oneshot_with_seed(!row, bytes);
+        let scales: u64 = match &self.scales {
+            RawScales::None => 0,
+            RawScales::Groups(scales) => {
+                (first..).zip(scales.chunks_exact(groups)).map(|(row, bytes)| scale(row, bytes)).fold(0, u64::wrapping_add)
+            }
+            RawScales::Rows(scales) => {
+                (first..).zip(scales).map(|(row, value)| scale(row, &value.to_le_bytes())).fold(0, u64::wrapping_add)
+            }
+        };
+        rows.fold(scales, u64::wrapping_add)
     }
 
     /// Writes rows as binary32 numbers: exact for the three float formats; for FP8 and INT8 the product with the scale

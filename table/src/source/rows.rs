@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use twox_hash::XxHash3_64;
 
 use super::checkpoint::{Checkpoint, CheckpointFile};
 use super::scale::{self, ScaleKind};
-use super::{RawRows, RawScales, RowSource, SourceInfo};
+use super::{FileState, RawRows, RawScales, RowSource, SourceInfo};
+use crate::checksum;
 use crate::error::{Error, IoContext};
 use crate::fp8;
 
@@ -15,7 +19,6 @@ use crate::fp8;
 #[derive(Debug)]
 pub struct TableRows {
     info: SourceInfo,
-    identity: String,
     paths: Vec<PathBuf>,
     files: Vec<File>,
     parts: Vec<Part>,
@@ -68,10 +71,9 @@ impl TableRows {
             parts.push(Part { first, rows: part.rows, data, scales });
             first += part.rows;
         }
-        let identity = opened.identities.join("; ");
         // The index comes after the files whose places are counted.
         let paths = opened.paths.into_iter().chain(checkpoint.index().map(PathBuf::from)).collect();
-        Ok(TableRows { info, identity, paths, files: opened.files, parts })
+        Ok(TableRows { info, paths, files: opened.files, parts })
     }
 
     /// Reads rows of one part, counted from its first.
@@ -99,13 +101,39 @@ impl TableRows {
     }
 }
 
+impl FileState {
+    fn of(file: &File) -> io::Result<FileState> {
+        let about = file.metadata()?;
+        let modified = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+        Ok(FileState { bytes: about.len(), modified_ns: modified.as_nanos() as u64 })
+    }
+}
+
 impl RowSource for TableRows {
     fn info(&self) -> &SourceInfo {
         &self.info
     }
 
-    fn identity(&self) -> &str {
-        &self.identity
+    fn identity(&mut self) -> Result<String, Error> {
+        let mut sample = Sample(0);
+        for (part, source) in self.parts.iter().zip(&self.info.parts) {
+            let about = (&source.name, self.info.dtype.name(), source.rows, self.info.dim, &source.scale);
+            sample.add(&serde_json::to_vec(&about).expect("strings and numbers are JSON"));
+            let scales = match part.scales {
+                Scales::Groups(at) => Some((at, self.info.dim / fp8::GROUP as u64)),
+                Scales::Rows(at, _, size) => Some((at, size as u64)),
+                Scales::None | Scales::Global(_) => None,
+            };
+            let data = (part.data, self.info.dim * self.info.dtype.size() as u64);
+            for (At(file, start), stride) in [Some(data), scales].into_iter().flatten() {
+                sample.add_some_of(&mut self.files[file], &self.paths[file], start, part.rows * stride)?;
+            }
+        }
+        Ok(checksum::hex(sample.0))
+    }
+
+    fn state(&self) -> Result<Vec<FileState>, Error> {
+        self.files.iter().zip(&self.paths).map(|(file, path)| FileState::of(file).context("read", path)).collect()
     }
 
     fn files(&self) -> &[PathBuf] {
@@ -135,13 +163,40 @@ impl RowSource for TableRows {
     }
 }
 
+/// A digest of bytes that are too many to be read.
+struct Sample(u64);
+
+impl Sample {
+    /// What is read whole.
+    const WHOLE: u64 = 4 << 20;
+    /// Of more, so many windows of so many bytes, evenly spread from the first byte to the last.
+    const WINDOWS: u64 = 256;
+    const WINDOW: u64 = Sample::WHOLE / Sample::WINDOWS;
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.0 = XxHash3_64::oneshot_with_seed(self.0, bytes);
+    }
+
+    /// Adds `bytes` bytes of a file from `start` on, or windows of them.
+    fn add_some_of(&mut self, file: &mut File, path: &Path, start: u64, bytes: u64) -> Result<(), Error> {
+        let (windows, size) =
+            if bytes <= Sample::WHOLE { (1, bytes) } else { (Sample::WINDOWS, Sample::WINDOW) };
+        let mut window = vec![0; size as usize];
+        for number in 0..windows {
+            let place = u128::from(bytes - size) * u128::from(number) / u128::from((windows - 1).max(1));
+            read_at(file, path, start + place as u64, &mut window)?;
+            self.add(&window);
+        }
+        Ok(())
+    }
+}
+
 /// Files that are open for a table, each once.
 #[derive(Default)]
 struct Opened {
     places: HashMap<PathBuf, usize>,
     paths: Vec<PathBuf>,
     files: Vec<File>,
-    identities: Vec<String>,
 }
 
 impl Opened {
@@ -152,7 +207,6 @@ impl Opened {
             None => {
                 self.files.push(File::open(&file.path).context("open", &file.path)?);
                 self.paths.push(file.path.clone());
-                self.identities.push(file.identity.clone());
                 self.places.insert(file.path.clone(), self.files.len() - 1);
                 self.files.len() - 1
             }
