@@ -138,8 +138,11 @@ impl TableFile {
             return Err(Error::index(path, IndexError::NoTables));
         }
         let lists = files.iter().map(OneFile::tables).collect::<Result<Vec<_>, _>>()?;
-        let named: Vec<_> =
-            files.iter().zip(&lists).map(|(file, tables)| TablesOf { path: &file.path, run: file.run(), tables }).collect();
+        let named: Vec<_> = files
+            .iter()
+            .zip(&lists)
+            .map(|(file, tables)| TablesOf { path: &file.path, run: file.run(), tables })
+            .collect();
         let wrong = |source| Error::format(path, source);
         // An index of one output names the run that all its files are of; that of a whole checkpoint may have several.
         if let Some(run) = index.metadata.get(KEY_RUN).and_then(|run| run.as_str())

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::checksum;
 use crate::error::{Error, IoContext};
 use crate::format::{TableInfo, Zeroed};
-use crate::source::FileState;
 use crate::output::{There, create, is_at, lock, look, open_own, partial_path, with_suffix, write_error};
+use crate::source::FileState;
 
 /// What the name of a journal has at its end.
 pub(crate) const JOURNAL_SUFFIX: &str = ".condprog-journal";

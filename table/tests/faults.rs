@@ -300,3 +300,23 @@ fn every_job_can_be_stopped() {
     assert!(matches!(result, Err(Error::Cancelled)));
     assert_eq!(folder.list(), ["in", "out"]);
 }
+
+/// Of the header of a table file no bit is without a check: a flipped one is refused when the file is opened.
+#[test]
+fn no_flip_of_a_bit_in_a_header_is_missed() {
+    let folder = Folder::new();
+    let (input, output) = (folder.path("in"), folder.path("out"));
+    f32_table(&input, "t", 16, &rows(10, 16, 1));
+    for scale in [ScaleMode::Projection, ScaleMode::Global] {
+        let options = CompressOptions { scale, force: true, ..options(4) };
+        compress(&input, &output, &options).unwrap();
+        let sound = fs::read(&output).unwrap();
+        let header = 8 + u64::from_le_bytes(sound[..8].try_into().unwrap()) as usize;
+        for bit in 0..8 * header {
+            let mut flipped = sound.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let opened = TableFile::from_bytes("flipped", flipped);
+            assert!(opened.is_err(), "{scale:?}: bit {bit} of {}", 8 * header);
+        }
+    }
+}

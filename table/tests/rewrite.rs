@@ -260,7 +260,10 @@ fn what_exists_is_kept_unless_forced() {
     assert_eq!(fs::read(output.join("tokenizer.json")).unwrap(), b"{}");
     assert_eq!(fs::read(output.join("stranger")).unwrap(), b"mine too");
     // Done is done.
-    assert_eq!(Rewrite::begin(&input, &output, replaced(), RewriteOptions::default()).unwrap_err().code(), "output-exists");
+    assert_eq!(
+        Rewrite::begin(&input, &output, replaced(), RewriteOptions::default()).unwrap_err().code(),
+        "output-exists"
+    );
 
     // What another run has left gives way when forced, and its files with it.
     let output = folder.path("other");

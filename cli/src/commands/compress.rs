@@ -10,8 +10,8 @@ use condprog_table::family::{Family, FamilyTable};
 use condprog_table::format::TableInfo;
 use condprog_table::source::{Checkpoint, RowSource, SourceInfo, SourcePart};
 use condprog_table::{
-    CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, RewriteOptions, SegmentPlan, compress, finished,
-    rate_segments,
+    CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, RewriteOptions, SegmentPlan, compress,
+    finished, rate_segments,
 };
 use serde_json::{Value, json};
 

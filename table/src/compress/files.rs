@@ -45,7 +45,11 @@ pub(super) struct Past {
 enum Work {
     Partial(Partial),
     /// One that an equal run has renamed before it was killed.
-    Whole { path: PathBuf, tables: Vec<TableInfo>, bytes: u64 },
+    Whole {
+        path: PathBuf,
+        tables: Vec<TableInfo>,
+        bytes: u64,
+    },
 }
 
 /// The files of an output, in row order.
@@ -395,8 +399,7 @@ pub(crate) fn write_text(path: &Path, text: &str, force: bool) -> Result<(), Err
 fn count_zeroed(table: &mut TableInfo) {
     let mut zeroed = Zeroed::default();
     table.segments.iter().filter_map(|segment| segment.zeroed).for_each(|segment| zeroed += segment);
-    (table.zero_rows, table.underflow_rows, table.non_finite_rows) =
-        (zeroed.zero, zeroed.underflow, zeroed.non_finite);
+    (table.zero_rows, table.underflow_rows, table.non_finite_rows) = (zeroed.zero, zeroed.underflow, zeroed.non_finite);
 }
 
 /// What a plan says of an output that is whole.

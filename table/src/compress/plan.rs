@@ -20,7 +20,7 @@ use crate::file::block_range;
 use crate::format::{self, ChecksumInfo, PROGRAM, SegmentInfo, SourceRecord, TableInfo, Zeroed};
 use crate::index::INDEX_SUFFIX;
 use crate::journal::{Head, journal_path};
-use crate::output::{file_name, partial_path};
+use crate::output::{NO_NAME, file_name, partial_path};
 use crate::source::SourceInfo;
 use crate::stream::default_block_rows;
 
@@ -121,7 +121,8 @@ impl Whole {
             return Err(Error::SegmentRows { tensor: tensor.clone(), got, expected: 0 });
         }
         let tables = sources.iter().zip(identities);
-        let tables = tables.map(|(info, identity)| WholeTable::new(info, identity, options)).collect::<Result<_, _>>()?;
+        let tables =
+            tables.map(|(info, identity)| WholeTable::new(info, identity, options)).collect::<Result<_, _>>()?;
         Ok(Whole { writer: env!("CARGO_PKG_VERSION").into(), shard_bytes: options.shard_bytes, tables })
     }
 
@@ -298,6 +299,9 @@ fn runs(tensors: impl Iterator<Item = u64>, plan: &[SegmentPlan]) -> Vec<Run> {
 impl Plan {
     /// The plan of all tables, or of a part of them.
     pub(super) fn new(whole: Whole, output: &Path, part: Option<&PartOf>) -> Result<Plan, Error> {
+        if output.file_name().is_none() {
+            return Err(Error::NotAFile { path: output.into(), kind: NO_NAME });
+        }
         let mut cuts = whole.cut()?;
         let text = match part {
             None => None,
@@ -360,8 +364,8 @@ impl Plan {
         if let Some(tensor) = entries.iter().find(|tensor| !names.insert(&tensor.name)) {
             return Err(Error::NameTaken { tensor: tensor.name.clone() });
         }
-        let header =
-            format::header_bytes(&tables, &self.head.run, part.as_deref(), 0).map_err(|source| Error::header(&path, source))?;
+        let header = format::header_bytes(&tables, &self.head.run, part.as_deref(), 0)
+            .map_err(|source| Error::header(&path, source))?;
         let header_bytes = header.len() as u64;
         let start = |name: &str| {
             let entry = entries.iter().find(|entry| entry.name == name).expect("every segment has its tensors");

@@ -21,6 +21,9 @@ mod space;
 pub(crate) use partial::{Earlier, Partial, create, is_at, lock, open_own, partial_path, peek_partial, sweep};
 pub(crate) use space::{free_bytes, refuse_full};
 
+/// What a path is that ends in no name.
+pub(crate) const NO_NAME: &str = "no name of a file";
+
 /// What is at a name; links are not followed.
 pub(crate) enum There {
     Nothing,
@@ -65,7 +68,7 @@ fn kind(about: &Metadata) -> &'static str {
 /// Refuses to overwrite what nobody asked to overwrite, and, forced or not, what is no regular file.
 pub(crate) fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
     if output.file_name().is_none() {
-        return Err(Error::NotAFile { path: output.into(), kind: "not the name of a file" });
+        return Err(Error::NotAFile { path: output.into(), kind: NO_NAME });
     }
     match look(output)? {
         There::Other(kind) => Err(Error::NotAFile { path: output.into(), kind }),

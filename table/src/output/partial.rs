@@ -63,8 +63,12 @@ impl Partial {
     pub(crate) fn open(output: &Path, run: &str) -> Result<(Partial, Earlier), Error> {
         let path = partial_path(output);
         for _ in 0..TRIES {
-            let partial = |file, length| {
-                Partial { output: output.into(), path: path.clone(), file, length, run: Some(run.into()) }
+            let partial = |file, length| Partial {
+                output: output.into(),
+                path: path.clone(),
+                file,
+                length,
+                run: Some(run.into()),
             };
             if let Some(file) = create(&path)? {
                 if !hold(&file, &path, output)? {

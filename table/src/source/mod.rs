@@ -222,9 +222,10 @@ impl RawRows {
         let scale = |row: u64, bytes: &[u8]| XxHash3_64::oneshot_with_seed(!row, bytes);
         let scales: u64 = match &self.scales {
             RawScales::None => 0,
-            RawScales::Groups(scales) => {
-                (first..).zip(scales.chunks_exact(groups)).map(|(row, bytes)| scale(row, bytes)).fold(0, u64::wrapping_add)
-            }
+            RawScales::Groups(scales) => (first..)
+                .zip(scales.chunks_exact(groups))
+                .map(|(row, bytes)| scale(row, bytes))
+                .fold(0, u64::wrapping_add),
             RawScales::Rows(scales) => {
                 (first..).zip(scales).map(|(row, value)| scale(row, &value.to_le_bytes())).fold(0, u64::wrapping_add)
             }

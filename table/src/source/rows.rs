@@ -179,8 +179,7 @@ impl Sample {
 
     /// Adds `bytes` bytes of a file from `start` on, or windows of them.
     fn add_some_of(&mut self, file: &mut File, path: &Path, start: u64, bytes: u64) -> Result<(), Error> {
-        let (windows, size) =
-            if bytes <= Sample::WHOLE { (1, bytes) } else { (Sample::WINDOWS, Sample::WINDOW) };
+        let (windows, size) = if bytes <= Sample::WHOLE { (1, bytes) } else { (Sample::WINDOWS, Sample::WINDOW) };
         let mut window = vec![0; size as usize];
         for number in 0..windows {
             let place = u128::from(bytes - size) * u128::from(number) / u128::from((windows - 1).max(1));
