@@ -282,10 +282,16 @@ struct FoundFiles {
 
 /// Looks at all that is in the way of an output.
 fn look_at(plan: &Plan, past: Past) -> Result<FoundFiles, Error> {
+    let lacks_index = match &plan.index {
+        Some(path) => matches!(look(path)?, There::Nothing),
+        None => false,
+    };
+    // Of several files whose index is not there yet, those of an equal run are what a killed one has finished.
+    let may_have_finished = past.resumes || past.starts_over && lacks_index;
     let mut whole = Vec::new();
     for (planned, tables) in plan.files.iter().zip(&plan.head.files) {
         let has_partial = !matches!(look(&partial_path(&planned.path))?, There::Nothing);
-        let own = match past.resumes && !has_partial {
+        let own = match may_have_finished && !has_partial {
             true => as_planned_on_disk(planned, tables, &plan.head.run),
             false => None,
         };

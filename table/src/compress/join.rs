@@ -50,7 +50,7 @@ pub fn join(
     let inputs: Vec<_> = parts.iter().flat_map(|part| part.file.files()).collect();
     files::refuse_inputs(&plan, &inputs)?;
     journal::refuse(output, "join", options.force)?;
-    // Joining starts over: what a killed one has left is of no use.
+    // Joining starts over: what a killed one has left is of no use, but for files that have their names already.
     let past = Past { resumes: false, journal: "missing", starts_over: true, force: options.force };
     let mut files = Files::open(&plan, past)?;
     let mut counter = Counter::new(Stage::Join, progress, 0, plan.rows());
@@ -224,6 +224,11 @@ fn copy(
         plan.segment_mut(index).global_scale = scale.flatten();
         let bytes = plan.segments[index].layout.record_bytes() as u64;
         let blocks = plan.info(&plan.segments[index]).1.blocks();
+        if files.whole(plan.segments[index].file).is_some() {
+            counter.add(&plan.whole.tables[source].name, whole.end - whole.start)?;
+            finished.push(done);
+            continue;
+        }
         for block in 0..blocks {
             let own = plan.block(index, block);
             let rows = whole.start + own.start..whole.start + own.end;
