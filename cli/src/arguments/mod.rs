@@ -10,6 +10,7 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::ops::Range;
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 use condprog_core::Rate;
 use condprog_cpu::{LEVEL_VARIABLE, Level};
@@ -17,10 +18,13 @@ use condprog_table::PartOf;
 use condprog_table::family::Family;
 
 pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs, Scale};
-pub(crate) use values::RateRows;
+pub(crate) use values::{IdList, RateRows, refuse_folder, whole};
 
 use crate::error::Error;
-use values::{family, level, order_rate, rate_rows, row_range, segments, share, size};
+use values::{
+    bits, family, id_list, join_tensors, level, number, number_u32, order_rate, output, output_file, rate_rows,
+    row_range, share, size,
+};
 
 /// Compresses the hashed n-gram tables of language models, checks the result, and decodes rows from it.
 #[derive(Debug, Parser)]
@@ -40,7 +44,7 @@ pub(crate) struct Arguments {
 fn environment() -> String {
     format!(
         "Environment:\n  {LEVEL_VARIABLE}=portable|avx2|avx512  use this instruction set; all give the same bits\n  \
-         NO_COLOR=1                               no colors\n\nExit status: 0 done, 1 failed, 2 wrong usage."
+         NO_COLOR=1                               no colors\n\nExit status: 0 done, 1 failed, 2 wrong usage, 130 stopped."
     )
 }
 
@@ -94,7 +98,7 @@ pub(crate) struct Compress {
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) input: PathBuf,
     /// The table file to write; with --whole, the folder
-    #[arg(long, short, value_name = "OUT")]
+    #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
     /// Make the whole checkpoint anew: a folder with table files in place of the tables, every other file of the
     /// checkpoint linked or copied, its index and config.json brought up to date
@@ -105,6 +109,8 @@ pub(crate) struct Compress {
     /// Bits per value, 1 to 4 in steps of 0.25
     #[arg(long, default_value = "2")]
     pub(crate) rate: Rate,
+    #[command(flatten)]
+    _bits: Bits,
     /// Bits per value of some rows of each table, or of the table that is named; may be repeated
     #[arg(long, value_name = "[TABLE:]A..B=RATE", value_parser = rate_rows, conflicts_with = "pairs")]
     pub(crate) rate_rows: Vec<RateRows>,
@@ -130,7 +136,7 @@ pub(crate) struct Compress {
     #[arg(long, value_name = "K/N", value_parser = share, conflicts_with = "rows")]
     pub(crate) part: Option<PartOf>,
     /// Rows that have one checksum, and are resumed as one. Default: 16 MiB of F32 values
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number_u32)]
     pub(crate) block_rows: Option<u32>,
     #[command(flatten)]
     pub(crate) threads: Threads,
@@ -149,7 +155,7 @@ pub(crate) struct Tables {
     #[arg(long = "tensor", value_name = "GLOB")]
     pub(crate) tensors: Vec<String>,
     /// Tensors that are one table, in the order of the numbers in their names; may be repeated
-    #[arg(long, value_name = "TABLE=GLOB", value_parser = segments)]
+    #[arg(long, value_name = "TABLE=GLOB", value_parser = join_tensors)]
     pub(crate) segments: Vec<(String, String)>,
     /// The tensor with the scales of the tables, where its name or place does not tell
     #[arg(long, value_name = "NAME")]
@@ -162,7 +168,7 @@ pub(crate) struct Join {
     #[arg(value_name = "PART", required = true)]
     pub(crate) parts: Vec<PathBuf>,
     /// The table file to write; files and an index where the parts were made with --shard-size
-    #[arg(long, short, value_name = "OUT.safetensors")]
+    #[arg(long, short, value_name = "OUT.safetensors", value_parser = PathBufValueParser::new().try_map(output_file))]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) force: Force,
@@ -173,7 +179,7 @@ pub(crate) struct Decompress {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
     /// The safetensors file to write; with --whole, the folder
-    #[arg(long, short, value_name = "OUT")]
+    #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
     /// Make this checkpoint anew with the restored tables in place of its own: what a serving stack that knows nothing
     /// of condprog can load, to measure the loss
@@ -200,10 +206,23 @@ pub(crate) struct Plan {
     /// Tables of a checkpoint of another model, by name or pattern (* ? [..]); may be repeated
     #[arg(long = "tensor", value_name = "GLOB", requires = "checkpoint", conflicts_with = "model")]
     pub(crate) tensors: Vec<String>,
-    /// Rows of a table of another model
+    /// Tensors of a checkpoint that are one table, in the order of the numbers in their names; may be repeated
+    #[arg(
+        long,
+        value_name = "TABLE=GLOB",
+        value_parser = join_tensors,
+        requires = "checkpoint",
+        conflicts_with = "model"
+    )]
+    pub(crate) join_tensors: Vec<(String, String)>,
+    /// The tensor with the scales of the tables, where its name or place does not tell
+    #[arg(long, value_name = "NAME", requires = "checkpoint", conflicts_with = "model")]
+    pub(crate) scale_tensor: Option<String>,
+    /// Rows of a table of another model, such as 384_006_168 or 1e9
     #[arg(
         long,
         value_name = "N",
+        value_parser = number,
         conflicts_with_all = ["model", "checkpoint"],
         requires_all = ["dim", "source_bytes"]
     )]
@@ -219,6 +238,11 @@ pub(crate) struct Plan {
     #[arg(long, default_value = "2")]
     pub(crate) rate: Rate,
     #[command(flatten)]
+    _bits: Bits,
+    /// Bits per value of some rows of each table, or of the table that is named; may be repeated
+    #[arg(long, value_name = "[TABLE:]A..B=RATE", value_parser = rate_rows, conflicts_with = "pairs")]
+    pub(crate) rate_rows: Vec<RateRows>,
+    #[command(flatten)]
     pub(crate) rate_order: RateOrder,
     /// GPUs of the machine
     #[arg(long, value_name = "N", default_value = "1")]
@@ -229,6 +253,13 @@ pub(crate) struct Plan {
     /// What a token takes in the KV cache, such as 70272 or 68KiB: also say how many fit in what is freed
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) kv_bytes_per_token: Option<NonZeroU64>,
+}
+
+/// What others call the rate, answered with its name here.
+#[derive(Debug, Args)]
+struct Bits {
+    #[arg(long = "bits", hide = true, value_name = "RATE", value_parser = bits)]
+    _bits: Option<Rate>,
 }
 
 /// Rates that some orders of n-gram have.
@@ -257,6 +288,9 @@ impl RateOrder {
 pub(crate) struct Inspect {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
+    /// List each segment, also where neighbours are alike. With --json each is listed always
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -274,17 +308,18 @@ pub(crate) struct Verify {
 pub(crate) struct Rows {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
-    /// Ids of rows, in the order wanted
+    /// Ids of rows, in the order wanted, with commas between them or, in quotes, spaces; A..B for those from A to before
+    /// B; may be repeated
     #[arg(
         long,
         value_name = "ID,ID,...",
-        value_delimiter = ',',
+        value_parser = id_list,
         allow_hyphen_values = true,
         required_unless_present = "ids_file"
     )]
-    pub(crate) ids: Vec<i64>,
-    /// Ids from a file: text with white space or commas between them, an integer .npy, or a .safetensors with one
-    /// integer tensor; - for text from stdin
+    pub(crate) ids: Vec<IdList>,
+    /// Ids from a file: text as for --ids, on any number of lines; an .npy of integers; or a .safetensors with one tensor
+    /// of integers. - for any of them from stdin
     #[arg(long, value_name = "F", conflicts_with = "ids")]
     pub(crate) ids_file: Option<PathBuf>,
     /// The table. Default: the only one
@@ -294,11 +329,12 @@ pub(crate) struct Rows {
     #[arg(long, value_enum, default_value_t = OnMissing::Error)]
     pub(crate) missing: OnMissing,
     /// Number format. Values in bf16 are written to .npy as their bits, uint16: NumPy has no bf16, and
-    /// array.view(ml_dtypes.bfloat16) makes them numbers
+    /// array.view(ml_dtypes.bfloat16) makes them numbers. A .safetensors has them as BF16
     #[arg(long, value_enum, default_value_t = RowsAs::F32)]
     pub(crate) dtype: RowsAs,
-    /// Write the rows to this file as an array [ids, values per row]. Default: print them
-    #[arg(long, short, value_name = "OUT.npy")]
+    /// Write the rows to this file: an array of the shape of the ids and one dimension more, in .npy, or in .safetensors
+    /// as the tensor "rows". Default: print them
+    #[arg(long, short, value_name = "OUT.npy", value_parser = PathBufValueParser::new().try_map(output_file))]
     pub(crate) output: Option<PathBuf>,
     /// What decodes
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
@@ -332,14 +368,16 @@ pub(crate) struct Bench {
     /// Bits per value
     #[arg(long, default_value = "2")]
     pub(crate) rate: Rate,
+    #[command(flatten)]
+    _bits: Bits,
     /// Values per row
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) dim: u32,
     /// Rows of the table that does not fit the caches
-    #[arg(long, value_name = "N", default_value_t = 1 << 23, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1 << 23, value_parser = number_u32)]
     pub(crate) rows: u32,
     /// Ids per request
-    #[arg(long, value_name = "N", default_value_t = 4096 * 48, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 4096 * 48, value_parser = number_u32)]
     pub(crate) ids: u32,
     /// Seconds for each figure
     #[arg(long, value_name = "S", default_value_t = 1.0)]
@@ -362,11 +400,11 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "F")]
     pub(crate) trace: Option<PathBuf>,
     /// The folder to write the report to
-    #[arg(long, short, value_name = "FOLDER")]
+    #[arg(long, short, value_name = "FOLDER", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
     /// Rows to measure, drawn at random. Slow methods take a part of them, at least 512
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) sample: u64,
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = number)]
+    pub(crate) sample: NonZeroU64,
     /// Which rows are drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
