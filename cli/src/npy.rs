@@ -21,9 +21,10 @@ pub(crate) fn write_header(out: &mut impl Write, dtype: Dtype, shape: &[u64]) ->
         Dtype::F16 => "<f2",
         Dtype::F32 => "<f4",
     };
+    let sizes = shape.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     // A tuple of one has a comma, too.
-    let shape: String = shape.iter().map(|size| format!("{size}, ")).collect();
-    let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}", shape.trim_end());
+    let comma = if shape.len() == 1 { "," } else { "" };
+    let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sizes}{comma}), }}");
     // Elements start at a multiple of 64 bytes, behind magic, version and the length of the header.
     let unpadded = MAGIC.len() + 4 + text.len() + 1;
     text += &" ".repeat(unpadded.next_multiple_of(64) - unpadded);

@@ -13,6 +13,9 @@ use crate::text::{count, duration, rate};
 
 /// Time between lines. A stage that takes less has none.
 const EVERY: Duration = Duration::from_secs(30);
+/// The environment variable with another time, in seconds. Tests of what is printed must not depend on how fast the
+/// machine is.
+const EVERY_VARIABLE: &str = "CONDPROG_PROGRESS_SECONDS";
 
 /// Progress of a job over rows. The bar goes when this is dropped.
 pub(crate) struct Progress {
@@ -38,7 +41,9 @@ impl Progress {
                     let _ = out.write_str(&duration(state.eta()));
                 });
         bar.set_style(style.progress_chars("=> "));
-        let log = (!quiet && bar.is_hidden()).then(|| Mutex::new(Log::new(EVERY)));
+        let every = std::env::var(EVERY_VARIABLE).ok().and_then(|seconds| seconds.parse().ok());
+        let every = every.map_or(EVERY, Duration::from_secs);
+        let log = (!quiet && bar.is_hidden()).then(|| Mutex::new(Log::new(every)));
         Progress { bar, stage: Mutex::new(None), start: Instant::now(), log }
     }
 

@@ -1,5 +1,6 @@
-//! Ctrl-C, and what asks a process to end: a job stops at the end of its block, and the second time at once.
+//! Ctrl-C, and what asks a process to end: a job stops at its next step, and the second time at once.
 
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use indicatif::ProgressBar;
@@ -9,7 +10,7 @@ pub(crate) const STATUS: u8 = 130;
 
 /// No job is running: the process ends at once.
 const IDLE: u8 = 0;
-/// A job is running, which can be stopped between two blocks.
+/// A job is running, which can be stopped between two steps.
 const RUNNING: u8 = 1;
 /// It has been asked to.
 const ASKED: u8 = 2;
@@ -40,30 +41,38 @@ impl Drop for Watch {
     }
 }
 
-/// Waits for signals, for the rest of the process. Where it cannot, they end the process, as they do by default.
+/// Waits for signals in a thread of its own, for the rest of the process. Where it cannot, they end the process, as they
+/// do by default.
 ///
 /// SIGHUP is left alone: `nohup` sets it to be ignored.
 #[cfg(unix)]
 fn listen(bar: ProgressBar) {
-    use std::sync::Once;
+    use std::sync::{Once, mpsc};
     use std::{process, thread};
 
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
     static ONCE: Once = Once::new();
-    let wait = move || {
-        let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
-        for _ in signals.forever() {
-            if STATE.compare_exchange(RUNNING, ASKED, Ordering::Relaxed, Ordering::Relaxed).is_err() {
-                process::exit(STATUS.into());
-            }
-            bar.suspend(|| eprint!("stopping at the end of this block; Ctrl-C once more stops at once\n"));
-        }
-    };
     ONCE.call_once(|| {
-        // Without the thread nothing has changed.
-        let _ = thread::Builder::new().name("signals".into()).spawn(wait);
+        let (ready, listens) = mpsc::channel::<()>();
+        let wait = move || {
+            let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
+            drop(ready);
+            for _ in signals.forever() {
+                if STATE.compare_exchange(RUNNING, ASKED, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+                    process::exit(STATUS.into());
+                }
+                // There may be nobody left to tell.
+                let message = "stopping; Ctrl-C once more does not wait for what is being done";
+                let _ = bar.suspend(|| writeln!(io::stderr(), "{message}"));
+            }
+        };
+        let spawned = thread::Builder::new().name("signals".into()).spawn(wait);
+        // The other end goes when the thread listens, or when it does not come to that.
+        if spawned.is_ok() {
+            let _ = listens.recv();
+        }
     });
 }
 

@@ -63,7 +63,7 @@ impl Ui {
         Progress::new(self.quiet)
     }
 
-    /// Runs a job of the table crate, with progress. Ctrl-C stops it between two blocks.
+    /// Runs a job of the table crate, with progress. Ctrl-C stops it between two steps.
     pub(crate) fn job<T>(
         &self,
         again: Again,
@@ -92,4 +92,68 @@ fn envelope(command: &str, object: Value) -> Value {
 /// An error as JSON.
 pub(crate) fn describe(error: &Error) -> Value {
     json!({ "code": error.code(), "message": error.to_string(), "hint": error.hint() })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{self, Command, Stdio};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    use condprog_table::{Stage, Update};
+
+    use super::*;
+
+    #[test]
+    fn a_job_stops_at_the_first_step_after_a_signal() {
+        let (start, mut steps) = (Instant::now(), 0);
+        let stopped = Ui::new(false, true).job(Again::Restarts, |progress| {
+            let step = || progress(&Update { stage: Stage::Check, table: "t", rows_done: 1, rows_total: 2 });
+            assert!(step().is_continue());
+            assert!(Command::new("kill").args(["-TERM", &process::id().to_string()]).status().unwrap().success());
+            while step().is_continue() {
+                assert!(start.elapsed() < Duration::from_secs(60), "the signal does not arrive");
+                steps += 1;
+                sleep(Duration::from_millis(1));
+            }
+            Err::<(), _>(condprog_table::Error::Cancelled)
+        });
+        let error = stopped.unwrap_err();
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            ("cancelled", "stopped before the end"),
+            "{steps} steps"
+        );
+        assert_eq!(error.hint(), Some("the same command starts over: nothing is kept"));
+    }
+    #[test]
+    #[ignore = "a job without an end, for the next test to stop"]
+    fn a_job_that_makes_no_step() {
+        let stopped = Ui::new(false, true).job(Again::Restarts, |_| {
+            println!("\nit runs");
+            // If nobody stops it.
+            sleep(Duration::from_secs(120));
+            Ok(())
+        });
+        assert!(stopped.is_err(), "nobody has stopped it");
+    }
+
+    #[test]
+    fn the_second_signal_ends_a_job_that_makes_no_step() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "ui::tests::a_job_that_makes_no_step", "--ignored", "--nocapture"]);
+        let mut job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(job.stdout.take().unwrap()).lines();
+        let mut stderr = BufReader::new(job.stderr.take().unwrap()).lines();
+        let signal = || {
+            assert!(Command::new("kill").args(["-INT", &job.id().to_string()]).status().unwrap().success());
+        };
+        assert!(stdout.any(|line| line.unwrap() == "it runs"));
+        signal();
+        let says = "stopping; Ctrl-C once more does not wait for what is being done";
+        assert!(stderr.any(|line| line.unwrap() == says));
+        signal();
+        assert_eq!(job.wait().unwrap().code(), Some(130));
+    }
 }

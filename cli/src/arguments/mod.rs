@@ -334,7 +334,7 @@ pub(crate) struct Rows {
     pub(crate) dtype: RowsAs,
     /// Write the rows to this file: an array of the shape of the ids and one dimension more, in .npy, or in .safetensors
     /// as the tensor "rows". Default: print them
-    #[arg(long, short, value_name = "OUT.npy", value_parser = PathBufValueParser::new().try_map(output_file))]
+    #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output_file))]
     pub(crate) output: Option<PathBuf>,
     /// What decodes
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
