@@ -8,6 +8,8 @@ use condprog_core::{BatchError, LayoutError};
 use condprog_cpu::UnsupportedLevel;
 use condprog_table::family::FamilyError;
 
+use crate::stop;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -20,6 +22,9 @@ pub(crate) enum Error {
     /// The system refused.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// What is not a file is in the output's place.
+    #[error("{} is {what}, expected a file to replace, or nothing", .path.display())]
+    NoFile { path: PathBuf, what: &'static str },
     /// Nothing can be printed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[source] io::Error),
@@ -41,6 +46,9 @@ pub(crate) enum Error {
     /// A backend failed.
     #[error("backend {backend}: {message}")]
     Backend { backend: String, message: String },
+    /// The user wanted it so.
+    #[error("stopped before the end")]
+    Stopped(Again),
     /// Nothing of what was asked for could be compressed; what and why has been said.
     #[error("none of {0} tensors can be compressed")]
     NothingLeft(usize),
@@ -53,6 +61,15 @@ pub(crate) enum Error {
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
+/// What the same command does after a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It goes on where the stopped one was.
+    Resumes,
+    /// It starts over.
+    Restarts,
+}
+
 impl Error {
     /// A short name that stays, for machines to compare.
     pub(crate) fn code(&self) -> &'static str {
@@ -60,6 +77,7 @@ impl Error {
             Error::Table(error) => error.code(),
             Error::Usage(_) => "usage",
             Error::Io { .. } => "io",
+            Error::NoFile { .. } => "no-file",
             Error::Stdout(_) => "stdout",
             Error::Ids { .. } => "ids",
             Error::Request(BatchError::MissingRow { .. }) => "missing-row",
@@ -68,6 +86,7 @@ impl Error {
             Error::Level(_) => "level",
             Error::Unavailable { .. } => "unavailable",
             Error::Backend { .. } => "backend",
+            Error::Stopped(_) => "cancelled",
             Error::NothingLeft(_) => "nothing-left",
             #[cfg(feature = "eval")]
             Error::Eval(error) => error.code(),
@@ -90,6 +109,8 @@ impl Error {
             Error::Table(Table::Family(FamilyError::Heads { .. })) => {
                 Some("compress --rate-rows gives ranges of rows a rate of their own, without knowing orders")
             }
+            Error::Stopped(Again::Resumes) => Some("the same command resumes: what is done is kept"),
+            Error::Stopped(Again::Restarts) => Some("the same command starts over: nothing is kept"),
             Error::Request(BatchError::MissingRow { .. }) => Some("--missing zero gives a row of zeros for such ids"),
             _ => None,
         }
@@ -98,6 +119,7 @@ impl Error {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Error::Usage(_) => ExitCode::from(2),
+            Error::Stopped(_) => ExitCode::from(stop::STATUS),
             // Who reads has seen enough.
             Error::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,

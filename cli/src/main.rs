@@ -1,6 +1,6 @@
 //! `condprog`: compresses the hashed n-gram tables of language models, checks the result, and decodes rows from it.
 //!
-//! Results go to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage.
+//! Results go to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage, 130 stopped.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -11,6 +11,9 @@ mod error;
 mod ids;
 mod measure;
 mod npy;
+mod output;
+mod progress;
+mod stop;
 mod text;
 mod ui;
 

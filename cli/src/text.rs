@@ -1,5 +1,7 @@
 //! Text for people: aligned columns, and numbers as they read them.
 
+use std::time::Duration;
+
 use indicatif::{BinaryBytes, DecimalBytes, HumanCount};
 
 /// A whole number with separators.
@@ -21,6 +23,28 @@ pub(crate) fn decimal_bytes(size: u64) -> String {
 pub(crate) fn speed(rows: f64) -> String {
     let step = 10f64.powi((rows.max(1.0).log10().floor() as i32 - 2).max(0));
     count(((rows / step).round() * step) as u64)
+}
+
+/// Rows per second with the unit, as people read them.
+pub(crate) fn rate(rows: f64) -> String {
+    match rows {
+        99_950_000.0.. => format!("{:.0} M rows/s", rows / 1e6),
+        999_500.0.. => format!("{:.1} M rows/s", rows / 1e6),
+        10.0.. => format!("{} rows/s", speed(rows)),
+        _ => format!("{rows:.2} rows/s"),
+    }
+}
+
+/// A time in its two largest units.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (large, small, of) = match seconds {
+        0..60 => return format!("{seconds} s"),
+        60..3600 => (("min", 60), ("s", 1), 60),
+        3600..86_400 => (("h", 3600), ("min", 60), 60),
+        _ => (("d", 86_400), ("h", 3600), 24),
+    };
+    format!("{} {} {} {}", count(seconds / large.1), large.0, seconds / small.1 % of, small.0)
 }
 
 /// A number with four digits that mean something.
@@ -75,6 +99,31 @@ mod tests {
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(speed(1_234_567.0), "1,230,000");
         assert_eq!((speed(0.4), speed(12.0), speed(999.6)), ("0".into(), "12".into(), "1,000".into()));
+        for (rows, text) in [
+            (565.7213, "566 rows/s"),
+            (0.0, "0.00 rows/s"),
+            (4.268, "4.27 rows/s"),
+            (14_349.0, "14,300 rows/s"),
+            (999_499.0, "999,000 rows/s"),
+            (999_500.0, "1.0 M rows/s"),
+            (1_437_000.0, "1.4 M rows/s"),
+            (99_949_999.0, "99.9 M rows/s"),
+            (123_456_789.0, "123 M rows/s"),
+        ] {
+            assert_eq!(rate(rows), text);
+        }
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min 0 s"),
+            (3599, "59 min 59 s"),
+            (7505, "2 h 5 min"),
+            (86_399, "23 h 59 min"),
+            (356_400, "4 d 3 h"),
+            (u64::MAX, "213,503,982,334,601 d 7 h"),
+        ] {
+            assert_eq!(duration(Duration::from_secs(seconds)), text);
+        }
         assert_eq!((figure(0.068_31), figure(1.0), figure(0.0)), ("0.06831".into(), "1.000".into(), "0".into()));
         assert_eq!(
             (figure(1234.5), figure(1e-30), figure(-0.5)),

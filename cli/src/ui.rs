@@ -1,14 +1,12 @@
 //! Where output goes: results to stdout, as text or as one JSON object; progress and errors to stderr.
 
 use std::io::{self, Write};
-use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 
-use condprog_table::{Stage, Update};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::error::{Again, Error};
+use crate::progress::Progress;
+use crate::stop::Watch;
 
 /// Version of the form of `--json`: changes when keys change their meaning or go.
 const SCHEMA: u32 = 1;
@@ -60,13 +58,23 @@ impl Ui {
         }
     }
 
-    /// A progress bar on stderr, which shows only on a terminal.
+    /// Progress on stderr.
     pub(crate) fn progress(&self) -> Progress {
-        let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(0), target);
-        let style = "{msg:>10} [{bar:30}] {human_pos} of {human_len} rows, {per_sec:>}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(style).expect("the template is well-formed").progress_chars("=> "));
-        Progress { bar, stage: Mutex::new(None) }
+        Progress::new(self.quiet)
+    }
+
+    /// Runs a job of the table crate, with progress. Ctrl-C stops it between two steps.
+    pub(crate) fn job<T>(
+        &self,
+        again: Again,
+        job: impl FnOnce(&condprog_table::Progress<'_>) -> Result<T, condprog_table::Error>,
+    ) -> Result<T, Error> {
+        let progress = self.progress();
+        let _watch = Watch::new(progress.bar());
+        job(&|update| progress.step(update)).map_err(|error| match error {
+            condprog_table::Error::Cancelled => Error::Stopped(again),
+            error => error.into(),
+        })
     }
 }
 
@@ -86,46 +94,66 @@ pub(crate) fn describe(error: &Error) -> Value {
     json!({ "code": error.code(), "message": error.to_string(), "hint": error.hint() })
 }
 
-/// Progress of a job over rows. The bar goes when this is dropped.
-pub(crate) struct Progress {
-    bar: ProgressBar,
-    stage: Mutex<Option<Stage>>,
-}
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{self, Command, Stdio};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
 
-impl Progress {
-    /// Takes a step of a job of the table crate.
-    pub(crate) fn step(&self, update: &Update<'_>) -> ControlFlow<()> {
-        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if *stage != Some(update.stage) {
-            *stage = Some(update.stage);
-            self.start(
-                match update.stage {
-                    Stage::Measure => "measuring",
-                    Stage::Encode => "encoding",
-                    Stage::Join => "joining",
-                    Stage::Restore => "restoring",
-                    Stage::Check => "checking",
-                    Stage::Compare => "comparing",
-                },
-                update.rows_total,
-                update.rows_done,
-            );
-        }
-        self.bar.set_position(update.rows_done);
-        ControlFlow::Continue(())
+    use condprog_table::{Stage, Update};
+
+    use super::*;
+
+    #[test]
+    fn a_job_stops_at_the_first_step_after_a_signal() {
+        let (start, mut steps) = (Instant::now(), 0);
+        let stopped = Ui::new(false, true).job(Again::Restarts, |progress| {
+            let step = || progress(&Update { stage: Stage::Check, table: "t", rows_done: 1, rows_total: 2 });
+            assert!(step().is_continue());
+            assert!(Command::new("kill").args(["-TERM", &process::id().to_string()]).status().unwrap().success());
+            while step().is_continue() {
+                assert!(start.elapsed() < Duration::from_secs(60), "the signal does not arrive");
+                steps += 1;
+                sleep(Duration::from_millis(1));
+            }
+            Err::<(), _>(condprog_table::Error::Cancelled)
+        });
+        let error = stopped.unwrap_err();
+        assert_eq!(
+            (error.code(), error.to_string().as_str()),
+            ("cancelled", "stopped before the end"),
+            "{steps} steps"
+        );
+        assert_eq!(error.hint(), Some("the same command starts over: nothing is kept"));
+    }
+    #[test]
+    #[ignore = "a job without an end, for the next test to stop"]
+    fn a_job_that_makes_no_step() {
+        let stopped = Ui::new(false, true).job(Again::Restarts, |_| {
+            println!("\nit runs");
+            // If nobody stops it.
+            sleep(Duration::from_secs(120));
+            Ok(())
+        });
+        assert!(stopped.is_err(), "nobody has stopped it");
     }
 
-    /// Starts a stage.
-    pub(crate) fn start(&self, what: &'static str, total: u64, done: u64) {
-        self.bar.set_length(total);
-        self.bar.set_position(done);
-        self.bar.reset_eta();
-        self.bar.set_message(what);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+    #[test]
+    fn the_second_signal_ends_a_job_that_makes_no_step() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "ui::tests::a_job_that_makes_no_step", "--ignored", "--nocapture"]);
+        let mut job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(job.stdout.take().unwrap()).lines();
+        let mut stderr = BufReader::new(job.stderr.take().unwrap()).lines();
+        let signal = || {
+            assert!(Command::new("kill").args(["-INT", &job.id().to_string()]).status().unwrap().success());
+        };
+        assert!(stdout.any(|line| line.unwrap() == "it runs"));
+        signal();
+        let says = "stopping; Ctrl-C once more does not wait for what is being done";
+        assert!(stderr.any(|line| line.unwrap() == says));
+        signal();
+        assert_eq!(job.wait().unwrap().code(), Some(130));
     }
 }

@@ -33,7 +33,7 @@ fn help_is_as_reviewed() {
 #[test]
 fn wrong_usage_exits_2_and_says_what_is_right() {
     let place = compressed(4, 32);
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 17] = [
         (&[], "Usage: condprog"),
         (&["shrink"], "unrecognized subcommand 'shrink'"),
         (&["compress", "in.safetensors"], "--output <OUT>"),
@@ -43,7 +43,20 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
         (&["rows", "out.safetensors"], "--ids <ID,ID,...>"),
         (&["rows", "out.safetensors", "--ids", "1.5"], "invalid value '1.5'"),
         (&["rows", "out.safetensors", "--ids", "1", "--cpu-level", "mmx"], "portable, avx2, avx512"),
-        (&["rows", "out.safetensors", "--ids", "1", "-o", "rows.csv"], "expected a name that ends in .npy"),
+        (
+            &["rows", "out.safetensors", "--ids", "1", "-o", "rows.csv"],
+            "expected a name that ends in .npy or .safetensors",
+        ),
+        (&["rows", "out.safetensors", "--ids", "0..2e8"], "expected at most 100,000,000 where a range is given"),
+        (&["rows", "out.safetensors", "--ids", "3..1"], "expected A..B, ids from A to before B"),
+        (&["compress", "in.safetensors", "-o", "x/"], "the name of a folder; expected that of a file, or --whole"),
+        (&["decompress", "out.safetensors", "-o", "x/."], "the name of a folder; expected that of a file, or --whole"),
+        (&["join", "out.safetensors", "-o", "x/"], "expected the name of a file: this is the name of a folder"),
+        (
+            &["compress", "in.safetensors", "-o", "x", "--bits", "3"],
+            "the option for bits per value is --rate, such as --rate 3",
+        ),
+        (&["compress", "in.safetensors", "-o", "x", "--rate-rows", "0..1.5=3"], "such as 0..1000 or 0..1e9"),
     ];
     for (arguments, says) in cases {
         let run = place.run(arguments);
@@ -51,6 +64,133 @@ fn wrong_usage_exits_2_and_says_what_is_right() {
         assert!(run.stderr.contains(says), "{arguments:?}: {}", run.stderr);
     }
     assert_eq!(place.files(), ["in.safetensors", "out.safetensors"]);
+}
+
+#[test]
+fn stdout_is_no_output_and_no_command_takes_it_for_a_file() {
+    let place = compressed(4, 32);
+    let commands: [&[&str]; 6] = [
+        &["compress", "in.safetensors"],
+        &["compress", "in.safetensors", "--whole"],
+        &["decompress", "out.safetensors"],
+        &["decompress", "out.safetensors", "--whole", "in.safetensors"],
+        &["join", "out.safetensors"],
+        &["rows", "out.safetensors", "--ids", "0"],
+    ];
+    let eval: &[&str] = &["eval", "in.safetensors", "--tensor", "t"];
+    for command in commands.into_iter().chain(cfg!(feature = "eval").then_some(eval)) {
+        for (output, says) in
+            [("-", "stdout cannot be the output"), ("", "a value is required"), ("..", "ends in a name")]
+        {
+            let run = place.run(&[command, &["--force", "-o", output]].concat());
+            assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{command:?} {output:?}");
+            assert!(run.stderr.contains(says), "{command:?} {output:?}: {}", run.stderr);
+        }
+    }
+    assert_eq!(place.files(), ["in.safetensors", "out.safetensors"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_not_utf_8_are_errors() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let place = compressed(4, 32);
+    let odd = OsStr::from_bytes(b"\xff1");
+    let cases: [(&[&str], i32); 8] = [
+        (&[], 2),
+        (&["rows", "out.safetensors", "--ids"], 2),
+        (&["rows", "out.safetensors", "--ids", "0", "-o"], 2),
+        (&["rows", "out.safetensors", "--ids-file"], 1),
+        (&["rows", "--ids", "0"], 1),
+        (&["compress", "in.safetensors", "-o", "x", "--tensor"], 2),
+        (&["compress", "in.safetensors", "-o", "x", "--rate-rows"], 2),
+        (&["plan", "--dim", "8", "--source-bytes", "8", "--rows"], 2),
+    ];
+    for (arguments, code) in cases {
+        let run = common::Run::from(place.command(arguments).arg(odd).output().unwrap());
+        assert_eq!(run.code, Some(code), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.starts_with("error: "), "{arguments:?}: {}", run.stderr);
+    }
+    let ids = place.path("").join(OsStr::from_bytes(b"\xff.npy"));
+    std::fs::write(&ids, b"PK").unwrap();
+    let run = place.command(&["rows", "out.safetensors", "--ids-file"]).arg(&ids).output().unwrap();
+    let stderr = String::from_utf8(run.stderr).unwrap();
+    assert!(stderr.contains("is not a whole .npy file"), "{stderr}");
+}
+
+#[test]
+fn without_a_terminal_progress_is_lines() {
+    let place = Place::new();
+    place.table("in.safetensors", &gaussian(300, 32, 5));
+    let compress = ["compress", "in.safetensors", "-o", "out.safetensors", "--effort", "0", "--block-rows", "64"];
+    let run = |arguments: &[&str]| {
+        common::Run::from(place.command(arguments).env("CONDPROG_PROGRESS_SECONDS", "0").output().unwrap())
+    };
+    let coded = run(&[&compress[..], &["--json"]].concat());
+    assert_eq!(coded.code, Some(0));
+    let lines: Vec<_> = coded.stderr.lines().collect();
+    let [first, .., before_last, last] = lines.as_slice() else { panic!("few lines: {lines:?}") };
+    assert!(first.starts_with("encoding: ") && first.ends_with(" %)"), "no rate is known yet: {first}");
+    assert!(before_last.contains(" of 300 rows (") && before_last.ends_with(" s left"), "{before_last}");
+    assert!(last.starts_with("encoding: 300 of 300 rows (100.0 %), "), "{last}");
+    assert!(last.contains(" rows/s, took "), "{last}");
+
+    let verify = run(&["verify", "out.safetensors", "--against", "in.safetensors"]);
+    for stage in ["checking: 300 of 300 rows (100.0 %)", "comparing: 300 of 300 rows (100.0 %)"] {
+        assert!(verify.stderr.contains(stage), "{}", verify.stderr);
+    }
+    let quiet = run(&[&compress[..], &["--force", "--quiet"]].concat());
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn segments_that_are_alike_are_one_line() {
+    const PARTS: usize = 12;
+    let place = Place::new();
+    let names: Vec<_> = (0..PARTS).map(|part| format!("lookup.{part}.weight")).collect();
+    let rows: Vec<_> = (0..PARTS).map(|part| gaussian(10 + part % 2, 32, part as u64).concat()).collect();
+    let shapes: Vec<_> = rows.iter().map(|rows| [rows.len() / 32, 32]).collect();
+    let tensors: Vec<(&str, &[usize], &[f32])> =
+        (0..PARTS).map(|part| (&*names[part], &shapes[part][..], &*rows[part])).collect();
+    place.tensors("in.safetensors", &tensors);
+    // The rates change in the middle of a tensor.
+    let options =
+        ["--segments", "t=lookup.*.weight", "--rate-rows", "50..60=3", "--effort", "1", "--shard-size", "1kB"];
+    place.ok(&[&["compress", "in.safetensors", "-o", "out.safetensors"], &options[..]].concat());
+    let index = "out.safetensors.index.json";
+    let listed = place.json(0, &["inspect", index]);
+    let segments = listed["tables"][0]["segments"].as_array().unwrap();
+    assert!(segments.len() > PARTS, "{} segments", segments.len());
+    assert_eq!(&listed, &place.json(0, &["inspect", index, "--all"]));
+
+    let (short, all) = (place.ok(&["inspect", index]), place.ok(&["inspect", index, "--all"]));
+    let lines = |text: &str, start: &str| text.lines().filter(|line| line.trim_start().starts_with(start)).count();
+    assert_eq!(lines(&all, "segment "), segments.len());
+    assert_eq!((lines(&all, "segments "), lines(&short, "rate ")), (0, 3), "{short}");
+    // Two bits, three, two.
+    let rate = |segment: &serde_json::Value| segment["rate"].as_f64().unwrap();
+    for group in segments.chunk_by(|one, next| rate(one) == rate(next)) {
+        let number = |segment: &serde_json::Value, key: &str| segment[key].as_u64().unwrap();
+        let (first, last) = (&group[0], &group[group.len() - 1]);
+        let rows = format!(
+            "rows {} to {}, ",
+            number(first, "first_row"),
+            number(last, "first_row") + number(last, "rows") - 1
+        );
+        let line = short.lines().find(|line| line.contains(&rows)).unwrap_or_else(|| panic!("{rows} in {short}"));
+        if group.len() > 1 {
+            assert!(line.contains(&format!("{rows}{} segments of ", group.len())), "{line}");
+            assert!(line.ends_with(&format!("tensors {} to {}", first["tensor"], last["tensor"])), "{line}");
+        }
+    }
+    // Each row has a variant.
+    let counts = short
+        .lines()
+        .filter(|line| line.ends_with(" %"))
+        .map(|line| line.split_whitespace().nth(1).unwrap().replace(',', "").parse::<u64>().unwrap());
+    assert_eq!(counts.sum::<u64>(), 126);
 }
 
 #[test]
@@ -126,8 +266,8 @@ fn rows_come_in_request_order_from_any_source_of_ids() {
     assert_eq!(lines[3].split('\t').nth(1).unwrap().split(' ').count(), 32);
 
     place.write("ids.txt", "5, 7\n5\n99\n");
-    let mut npy = b"\x93NUMPY\x01\x00\x36\x00{'descr': '<i8', 'fortran_order': False, 'shape': (4,)}".to_vec();
-    npy.truncate(10 + 0x36);
+    let mut npy = b"\x93NUMPY\x01\x00\x37\x00{'descr': '<i8', 'fortran_order': False, 'shape': (4,)}".to_vec();
+    assert_eq!(npy.len(), 10 + 0x37);
     npy.extend([5i64, 7, 5, 99].iter().flat_map(|id| id.to_le_bytes()));
     place.write("ids.npy", npy);
     for file in ["ids.txt", "ids.npy"] {

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,81 @@ fn a_killed_run_leaves_nothing_that_looks_finished_and_resumes_to_the_same_bytes
     place.ok(&straight);
     assert!(place.read("out.safetensors") == place.read("straight.safetensors"), "the bytes differ");
     place.ok(&["verify", "out.safetensors", "--against", "in.safetensors"]);
+}
+
+/// A job that is running, with its messages in a file, ended at the end of a test whatever happens.
+struct Job(Child);
+
+impl Job {
+    /// Starts a command and waits until a file of its has grown beyond some bytes: by then it listens to signals.
+    fn start(place: &Place, arguments: &[&str], file: &str, beyond: u64) -> Job {
+        let messages = fs::File::create(place.path("stderr")).unwrap();
+        let mut job = Job(place.command(arguments).stdout(Stdio::null()).stderr(messages).spawn().unwrap());
+        let start = Instant::now();
+        while fs::metadata(place.path(file)).map_or(0, |about| about.len()) <= beyond {
+            assert!(job.0.try_wait().unwrap().is_none(), "the job ended before it could be stopped");
+            assert!(start.elapsed() < Duration::from_secs(120), "no block was done in two minutes");
+            sleep(Duration::from_millis(1));
+        }
+        job
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Its exit status, which must come soon.
+    fn status(mut self) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(start.elapsed() < Duration::from_secs(120), "the job does not end");
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn ctrl_c_stops_between_blocks_and_the_same_command_resumes() {
+    let place = Place::new();
+    place.table("in.safetensors", &gaussian(8_000, 64, 1));
+    let journal = "out.safetensors.condprog-journal";
+    let mut blocks = 0;
+    for signal in ["-INT", "-TERM"] {
+        // By more than its head, and than the line end with which a run goes on.
+        let before = fs::metadata(place.path(journal)).map_or(1000, |about| about.len() + 8);
+        let job = Job::start(&place, &COMPRESS, journal, before);
+        job.signal(signal);
+        assert_eq!(job.status(), Some(130), "{signal}");
+        let stderr = String::from_utf8(place.read("stderr")).unwrap();
+        assert_eq!(
+            stderr,
+            "stopping; Ctrl-C once more does not wait for what is being done\n\
+             error: stopped before the end\n\
+             hint: the same command resumes: what is done is kept\n"
+        );
+        // But for the head, a line is a block.
+        let lines = String::from_utf8(place.read(journal)).unwrap();
+        let now = lines.lines().filter(|line| !line.is_empty()).count() - 1;
+        assert!(now > blocks, "{blocks} blocks were done before, {now} are now");
+        blocks = now;
+        assert!(!place.exists("out.safetensors"));
+    }
+    let resumed = place.json(0, &COMPRESS);
+    assert!(resumed["resumed_rows"].as_u64().unwrap() >= 64 * blocks as u64);
+    let mut straight = COMPRESS;
+    straight[3] = "straight.safetensors";
+    place.ok(&straight);
+    assert!(place.read("out.safetensors") == place.read("straight.safetensors"), "the bytes differ");
 }
 
 #[test]

@@ -109,9 +109,45 @@ fn checkpoints_are_planned_from_their_headers() {
 }
 
 #[test]
+fn tensors_that_are_one_table_and_rates_of_rows_are_planned() {
+    let place = Place::new();
+    let parts: [(&str, &[usize], &[f32]); 3] = [
+        ("memory.0.weight", &[100, 32], &[0.5; 3200]),
+        ("memory.1.weight", &[50, 32], &[0.5; 1600]),
+        ("head.weight", &[4, 32], &[0.5; 128]),
+    ];
+    place.tensors("in.safetensors", &parts);
+    let joined = ["plan", "in.safetensors", "--join-tensors", "memory=memory.*.weight"];
+    let plan = place.json(0, &joined);
+    assert_eq!((plan["tables"].as_array().unwrap().len(), &plan["tables"][0]["name"]), (1, &"memory".into()));
+    assert_eq!((&plan["source_bytes"], &plan["table_bytes"]), (&(150 * 128).into(), &(150 * 10).into()));
+
+    // Beside others, and with the rates that compress would give.
+    let all = [&joined[..], &["--tensor", "head.weight", "--rate-rows", "memory:90..1_10=3"]].concat();
+    let plan = place.json(0, &all);
+    let segments = plan["tables"][0]["segments"].as_array().unwrap();
+    let rows: Vec<_> = segments.iter().map(|s| (s["rows"].as_u64().unwrap(), s["rate"].as_f64().unwrap())).collect();
+    assert_eq!(rows, [(90, 2.0), (20, 3.0), (40, 2.0)]);
+    assert_eq!(plan["table_bytes"], 130 * 10 + 20 * 14 + 4 * 10);
+
+    // Without a checkpoint, of a model and of a number of rows.
+    let name = "layers.1.engram.embed.weight";
+    let plan = place.json(0, &[&DEEPSEEK[..], &["--rate-rows", &format!("{name}:0..1e6=4")]].concat());
+    assert_eq!(plan["tables"][0]["segments"][1]["rows"], 383_006_168);
+    assert_eq!(plan["tables"][1]["segments"].as_array().unwrap().len(), 1);
+    let plan =
+        place.json(0, &["plan", "--rows", "1e9", "--dim", "64", "--source-bytes", "128", "--rate-rows", "0..1e6=4"]);
+    assert_eq!(plan["table_bytes"], 999_000_000u64 * 18 + 1_000_000 * 34);
+    assert_eq!(
+        place.json(0, &["plan", "--rows", "1_000", "--dim", "64", "--source-bytes", "128"])["table_bytes"],
+        18_000
+    );
+}
+
+#[test]
 fn what_cannot_be_planned_is_named() {
     let place = Place::new();
-    let wrong: [(&[&str], &str); 12] = [
+    let wrong: [(&[&str], &str); 19] = [
         (&[], "<CHECKPOINT>"),
         (&["in", "--source-bytes", "160"], "cannot be used with"),
         (&["--tensor", "t", "--model", "qwen3.8"], "cannot be used with"),
@@ -124,6 +160,13 @@ fn what_cannot_be_planned_is_named() {
         (&["--model", "qwen3.8", "--rate-order", "2"], "expected an order and a rate, such as 2=3"),
         (&["--model", "qwen3.8", "--rate-order", "2=5"], "\"5\" is not a rate: expected bits per value"),
         (&["--model", "qwen3.8", "--rate-order", "2=3,2=4"], "--rate-order names 2-grams twice"),
+        (&["--model", "qwen3.8", "--bits", "3"], "the option for bits per value is --rate, such as --rate 3"),
+        (&["--rows", "10M", "--dim", "64", "--source-bytes", "128"], "such as 1000, 1_000_000 or 1e9"),
+        (&["--rows", "1.5", "--dim", "64", "--source-bytes", "128"], "such as 1000, 1_000_000 or 1e9"),
+        (&["--model", "qwen3.8", "--rate-rows", "0..9=3", "--rate-order", "2=3"], "cannot be used with"),
+        (&["--model", "qwen3.8", "--rate-rows", "nope:0..9=3"], "--rate-rows names table \"nope\", expected one of ["),
+        (&["--model", "qwen3.8", "--join-tensors", "t=*"], "cannot be used with"),
+        (&["in", "--join-tensors", "t"], "expected a name and a pattern"),
     ];
     for (arguments, says) in wrong {
         let run = place.run(&[&["plan"], arguments].concat());

@@ -311,7 +311,7 @@ impl Header {
     ///
     /// # Errors
     /// [`HeaderError::WriteTooLarge`].
-    pub(crate) fn to_bytes(
+    pub fn to_bytes(
         metadata: &[(String, String)],
         tensors: &[TensorEntry],
         least: u64,

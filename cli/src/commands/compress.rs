@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Instant;
 
-use condprog_core::Layout;
+use condprog_core::{Layout, Rate};
 use condprog_table::family::{Family, FamilyTable};
 use condprog_table::format::TableInfo;
 use condprog_table::source::{Checkpoint, RowSource, SourceInfo, SourcePart};
@@ -16,9 +16,9 @@ use condprog_table::{
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::arguments::{Compress, RateRows, Tables};
-use crate::error::Error;
-use crate::text::{bytes, count, figure, plural, speed};
+use crate::arguments::{Compress, RateRows, Tables, refuse_folder};
+use crate::error::{Again, Error};
+use crate::text::{bytes, count, figure, plural, rate};
 use crate::ui::{self, Ui};
 
 /// Table files of a whole checkpoint.
@@ -29,6 +29,9 @@ const WHOLE_SHARD_BYTES: u64 = 5_000_000_000;
 /// Compresses what can be compressed, and reports what cannot at the end.
 pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let start = Instant::now();
+    if !arguments.whole {
+        refuse_folder(&arguments.output)?;
+    }
     let checkpoint = Checkpoint::open(&arguments.input)?;
     let mut selected = select(&checkpoint, arguments)?;
     if selected.tables.is_empty() {
@@ -73,10 +76,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     };
     let report = match earlier {
         Some(report) => CompressReport { resumed_rows: report.tables.iter().map(|table| table.rows).sum(), ..report },
-        None => {
-            let progress = ui.progress();
-            compress(&mut sources, &output, &options, &|update| progress.step(update))?
-        }
+        None => ui.job(Again::Resumes, |progress| compress(&mut sources, &output, &options, progress))?,
     };
     let rewritten = rewrite.map(|rewrite| rewrite.finish(&report.tables, &report.files)).transpose()?;
     let left_out = selected.left_out;
@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         if report.resumed_rows > 0 {
             text += &format!("; {} were done before", plural(report.resumed_rows, "row"));
         } else {
-            text += &format!(": {} rows/s", speed(rows as f64 / seconds));
+            text += &format!(": {}", rate(rows as f64 / seconds));
         }
         if let Some(whole) = &rewritten {
             text += &format!(
@@ -218,16 +218,28 @@ fn rates(selected: &Selected, arguments: &Compress) -> Result<BTreeMap<String, V
         }
         _ => {}
     }
-    let names = || selected.tables.iter().map(|table| table.name.as_str());
-    let is_known = |RateRows { table, .. }: &&RateRows| table.as_deref().is_none_or(|name| names().any(|n| n == name));
-    if let Some(RateRows { table: Some(name), .. }) = arguments.rate_rows.iter().find(|rows| !is_known(rows)) {
-        let have: Vec<_> = names().collect();
+    let tables: Vec<_> = selected.tables.iter().map(|table| (table.name.as_str(), table.rows)).collect();
+    segments.extend(row_rates(&tables, arguments.rate, &arguments.rate_rows)?);
+    Ok(segments)
+}
+
+/// The segments of tables, given with their rows, of which some rows have a rate of their own.
+pub(super) fn row_rates(
+    tables: &[(&str, u64)],
+    rate: Rate,
+    given: &[RateRows],
+) -> Result<BTreeMap<String, Vec<SegmentPlan>>, Error> {
+    let is_of = |given: &RateRows, table: &str| given.table.as_deref().is_none_or(|name| name == table);
+    let unknown = given.iter().find(|given| !tables.iter().any(|(name, _)| is_of(given, name)));
+    if let Some(name) = unknown.and_then(|given| given.table.as_ref()) {
+        let have: Vec<_> = tables.iter().map(|(name, _)| name).collect();
         return Err(Error::Usage(format!("--rate-rows names table {name:?}, expected one of {have:?}")));
     }
-    for table in selected.tables.iter().filter(|_| !arguments.rate_rows.is_empty()) {
-        let own = arguments.rate_rows.iter().filter(|rows| rows.table.as_ref().is_none_or(|name| *name == table.name));
-        let ranges: Vec<_> = own.map(|rows| (rows.rows.clone(), rows.rate)).collect();
-        segments.insert(table.name.clone(), rate_segments(&table.name, table.rows, arguments.rate, &ranges)?);
+    let mut segments = BTreeMap::new();
+    for &(name, rows) in tables.iter().filter(|_| !given.is_empty()) {
+        let own = given.iter().filter(|given| is_of(given, name));
+        let ranges: Vec<_> = own.map(|given| (given.rows.clone(), given.rate)).collect();
+        segments.insert(name.to_string(), rate_segments(name, rows, rate, &ranges)?);
     }
     Ok(segments)
 }

@@ -7,8 +7,8 @@ use condprog_table::{DecompressOptions, Rewrite, RewriteOptions, TableFile, deco
 use serde_json::json;
 
 use crate::Outcome;
-use crate::arguments::Decompress;
-use crate::error::Error;
+use crate::arguments::{Decompress, refuse_folder};
+use crate::error::{Again, Error};
 use crate::text::{bytes, count, plural};
 use crate::ui::Ui;
 
@@ -16,6 +16,9 @@ use crate::ui::Ui;
 const WHOLE_TABLES: &str = "condprog-restored.safetensors";
 
 pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
+    if arguments.whole.is_none() {
+        refuse_folder(&arguments.output)?;
+    }
     let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
     let options = DecompressOptions {
         dtype: arguments.dtype.into(),
@@ -38,9 +41,7 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     // What a run before this has restored is not known to be of the same table: it is done again.
     let options =
         DecompressOptions { force: options.force || rewrite.as_ref().is_some_and(Rewrite::is_resumed), ..options };
-    let progress = ui.progress();
-    let written = decompress(&file, &output, &options, &|update| progress.step(update))?;
-    drop(progress);
+    let written = ui.job(Again::Restarts, |progress| decompress(&file, &output, &options, progress))?;
     if let Some(rewrite) = rewrite {
         rewrite.finish(&[], std::slice::from_ref(&output))?;
     }

@@ -37,16 +37,16 @@ pub(crate) fn run(arguments: &Eval, ui: &Ui) -> Result<Outcome, Error> {
     if page.exists() && !arguments.force.on {
         return Err(TableError::OutputExists { path: page }.into());
     }
-    let mut options = Options { sample: arguments.sample, seed: arguments.seed, ..Options::default() };
+    let mut options = Options { sample: arguments.sample.get(), seed: arguments.seed, ..Options::default() };
     if !arguments.methods.is_empty() {
         options.methods = Method::matching(arguments.methods.iter().map(String::as_str))?;
     }
-    options.trace = arguments.trace.as_deref().map(ids::read).transpose()?;
+    options.trace = arguments.trace.as_deref().map(ids::read).transpose()?.map(|trace| trace.ids);
     let threads = arguments.threads.count.map_or(0, usize::from);
     let report = ThreadPoolBuilder::new().num_threads(threads).build()?.install(|| {
         let sample = Sample::of_table(&arguments.input, &arguments.tensor, &options)?;
         let progress = ui.progress();
-        Report::of(sample, &options, |step| progress.start("measuring", step.rows_total, step.rows_done))
+        Report::of(sample, &options, |step| progress.advance("measuring", step.rows_total, step.rows_done))
     })?;
     let files = report.write(&arguments.output)?;
     let seconds = start.elapsed().as_secs_f64();

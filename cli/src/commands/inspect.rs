@@ -21,12 +21,12 @@ pub(crate) fn run(arguments: &Inspect, ui: &Ui) -> Result<Outcome, Error> {
             plural(tables.len() as u64, "table"),
             bytes(file.file_bytes())
         );
-        head + &tables.iter().map(table).collect::<String>()
+        head + &tables.iter().map(|summary| table(summary, arguments.all)).collect::<String>()
     })?;
     Ok(Outcome::Done)
 }
 
-fn table(table: &TableSummary) -> String {
+fn table(table: &TableSummary, all: bool) -> String {
     let line = |name: &str, value: String| format!("  {name:<15}{value}\n");
     let mut text = format!("\n{}\n", table.name);
     let part = if table.rows == table.table_rows {
@@ -64,32 +64,69 @@ fn table(table: &TableSummary) -> String {
             count(table.non_finite_rows)
         ),
     );
-    for part in &table.segments {
-        text += &segment(part, table.segments.len() > 1);
+    let alone = table.segments.len() == 1;
+    for group in table.segments.chunk_by(|one, next| !all && is_next(one, next)) {
+        text += &segments(group, alone);
     }
     text
 }
 
-fn segment(segment: &SegmentSummary, several: bool) -> String {
-    let line = |name: &str, value: String| format!("  {name:<15}{value}\n");
-    let mut text = String::new();
-    if several {
-        let last = segment.first_row + segment.rows - 1;
-        text += &line(
-            "segment",
-            format!("rows {} to {}, tensor {:?}", count(segment.first_row), count(last), segment.tensor),
-        );
+/// Whether a segment differs from the one before it by no more than its rows and a number in its name, which is the next.
+fn is_next(one: &SegmentSummary, next: &SegmentSummary) -> bool {
+    let layout = |segment: &SegmentSummary| (segment.rate.to_bits(), segment.record_bytes);
+    layout(one) == layout(next) && one.first_row + one.rows == next.first_row && is_next_name(&one.tensor, &next.tensor)
+}
+
+/// Whether two names are one but for a number, of which the second is the next.
+fn is_next_name(one: &str, next: &str) -> bool {
+    let digits = |c: char| c.is_ascii_digit();
+    let same = one.bytes().zip(next.bytes()).take_while(|(a, b)| a == b).count();
+    // Where the numbers begin, of which the first digits may be the same.
+    let start = one[..one.floor_char_boundary(same)].trim_end_matches(digits).len();
+    let split = |name: &str| {
+        let rest = &name[start..];
+        let end = rest.find(|c| !digits(c)).unwrap_or(rest.len());
+        Some((rest[..end].parse::<u64>().ok()?, rest[end..].to_string()))
+    };
+    match (split(one), split(next)) {
+        (Some((number, end)), Some((next, next_end))) => number.checked_add(1) == Some(next) && end == next_end,
+        _ => false,
     }
-    text += &line("rate", format!("{} bits per value, records of {} bytes", segment.rate, segment.record_bytes));
+}
+
+/// Neighbours of one layout, as one.
+fn segments(group: &[SegmentSummary], alone: bool) -> String {
+    let line = |name: &str, value: String| format!("  {name:<15}{value}\n");
+    let [first, ..] = group else { return String::new() };
+    let last = &group[group.len() - 1];
+    let mut text = String::new();
+    if !alone {
+        let rows = format!("rows {} to {}", count(first.first_row), count(last.first_row + last.rows - 1));
+        text += &match group {
+            [_] => line("segment", format!("{rows}, tensor {:?}", first.tensor)),
+            _ => {
+                let (least, most) = extremes(group.iter().map(|segment| segment.rows)).unwrap_or_default();
+                let each = if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) };
+                let many = format!("{rows}, {} of {each} rows, tensors", plural(group.len() as u64, "segment"));
+                line("segments", format!("{many} {:?} to {:?}", first.tensor, last.tensor))
+            }
+        };
+    }
+    text += &line("rate", format!("{} bits per value, records of {} bytes", first.rate, first.record_bytes));
+    let scales = group.iter().filter_map(|segment| segment.scales);
+    let least = scales.clone().map(|scales| scales.min).reduce(f64::min);
+    let most = scales.map(|scales| scales.max).reduce(f64::max);
     text += &line(
         "scales",
-        match segment.scales {
-            Some(scales) => format!("{} to {}", figure(scales.min), figure(scales.max)),
+        match least.zip(most) {
+            Some((least, most)) => format!("{} to {}", figure(least), figure(most)),
             None => "none: all rows are zero".into(),
         },
     );
-    let used: Vec<_> = (0u64..).zip(segment.variants).filter(|(_, rows)| *rows > 0).collect();
-    let coded: u64 = segment.variants.iter().sum();
+    let variants = (0u64..).zip(0..first.variants.len());
+    let rows = |variant: usize| group.iter().map(|segment| segment.variants[variant]).sum::<u64>();
+    let used: Vec<_> = variants.map(|(name, variant)| (name, rows(variant))).filter(|(_, rows)| *rows > 0).collect();
+    let coded: u64 = used.iter().map(|(_, rows)| rows).sum();
     let share = |rows: u64| format!("{:.1} %", 100.0 * rows as f64 / coded as f64);
     match used.as_slice() {
         [] => {}
@@ -102,4 +139,42 @@ fn segment(segment: &SegmentSummary, several: bool) -> String {
         }
     }
     text
+}
+
+fn extremes(numbers: impl Iterator<Item = u64> + Clone) -> Option<(u64, u64)> {
+    numbers.clone().min().zip(numbers.max())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_the_next_number_are_neighbours() {
+        for (one, next) in [
+            ("t.0", "t.1"),
+            ("t.9", "t.10"),
+            ("t.09", "t.10"),
+            ("t.199", "t.200"),
+            ("a1.b7.c", "a1.b8.c"),
+            ("7", "8"),
+            ("é9", "é10"),
+        ] {
+            assert!(is_next_name(one, next), "{one} {next}");
+            assert!(!is_next_name(next, one), "{next} {one}");
+        }
+        for (one, next) in [
+            ("t.0", "t.2"),
+            ("t.0", "t.0"),
+            ("t", "t.0"),
+            ("a", "b"),
+            ("a1.b7", "a2.b8"),
+            ("a1.b7", "a2.c7"),
+            ("", ""),
+            ("é", "è"),
+            ("t.18446744073709551615", "t.0"),
+        ] {
+            assert!(!is_next_name(one, next), "{one} {next}");
+        }
+    }
 }

@@ -6,14 +6,12 @@ use serde_json::json;
 use super::compress::{lines, written};
 use crate::Outcome;
 use crate::arguments::Join;
-use crate::error::Error;
+use crate::error::{Again, Error};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Join, ui: &Ui) -> Result<Outcome, Error> {
     let options = JoinOptions { force: arguments.force.on };
-    let progress = ui.progress();
-    let report = join(&arguments.parts, &arguments.output, &options, &|update| progress.step(update))?;
-    drop(progress);
+    let report = ui.job(Again::Restarts, |progress| join(&arguments.parts, &arguments.output, &options, progress))?;
     let mut object = written(&report);
     object["parts"] = json!(arguments.parts);
     object["output"] = json!(arguments.output);

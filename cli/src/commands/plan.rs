@@ -10,7 +10,7 @@ use condprog_table::source::{Checkpoint, SourceInfo};
 use condprog_table::{Footprint, OnGpus, SegmentPlan};
 use serde_json::{Value, json};
 
-use super::compress::family;
+use super::compress::{family, row_rates};
 use crate::Outcome;
 use crate::arguments::Plan;
 use crate::error::Error;
@@ -18,7 +18,15 @@ use crate::text::{columns, count, decimal_bytes, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Plan, ui: &Ui) -> Result<Outcome, Error> {
-    let (family, tables) = tables(arguments)?;
+    let (family, mut drafts) = drafts(arguments)?;
+    let names: Vec<_> = drafts.iter().map(|draft| (draft.name.as_str(), rows_of(&draft.runs))).collect();
+    let mut own_rates = row_rates(&names, arguments.rate, &arguments.rate_rows)?;
+    for draft in &mut drafts {
+        if let Some(runs) = own_rates.remove(&draft.name) {
+            draft.runs = runs;
+        }
+    }
+    let tables = drafts.into_iter().map(Table::new).collect::<Result<Vec<_>, _>>()?;
     let all = Footprint::sum(tables.iter().map(|table| table.footprint))?;
     let places = places(all, arguments)?;
     let object = json!({
@@ -37,17 +45,26 @@ pub(crate) fn run(arguments: &Plan, ui: &Ui) -> Result<Outcome, Error> {
     Ok(Outcome::Done)
 }
 
-/// A table as it is and as it would be.
-struct Table {
+/// A table as it is, and the rates it would have.
+struct Draft {
     name: String,
     dim: u32,
     row_bytes: u64,
     runs: Vec<SegmentPlan>,
+}
+
+/// A table as it is and as it would be.
+struct Table {
+    draft: Draft,
     footprint: Footprint,
 }
 
+fn rows_of(runs: &[SegmentPlan]) -> u64 {
+    runs.iter().map(|run| run.rows).sum()
+}
+
 /// The tables meant, and the model they are of, if it is a known one.
-fn tables(arguments: &Plan) -> Result<(Option<Family>, Vec<Table>), Error> {
+fn drafts(arguments: &Plan) -> Result<(Option<Family>, Vec<Draft>), Error> {
     let by_order = arguments.rate_order.rates()?;
     let rate = arguments.rate;
     if let Some(path) = &arguments.checkpoint {
@@ -55,12 +72,17 @@ fn tables(arguments: &Plan) -> Result<(Option<Family>, Vec<Table>), Error> {
     }
     if let Some(family) = arguments.model {
         let row_bytes = arguments.source_bytes.map(NonZeroU64::get);
-        let tables = family.published().into_iter().map(|published| {
+        let mut drafts = Vec::new();
+        for published in family.published() {
             let runs = family.rates(&published.table, &published.part_rows, rate, &by_order);
-            let runs = runs.map_err(condprog_table::Error::from)?;
-            Table::new(published.table.name, published.dim, row_bytes.unwrap_or(published.row_bytes), runs)
-        });
-        return Ok((Some(family), tables.collect::<Result<_, _>>()?));
+            drafts.push(Draft {
+                name: published.table.name,
+                dim: published.dim,
+                row_bytes: row_bytes.unwrap_or(published.row_bytes),
+                runs: runs.map_err(condprog_table::Error::from)?,
+            });
+        }
+        return Ok((Some(family), drafts));
     }
     refuse_orders(&by_order)?;
     let given = arguments.rows.zip(arguments.dim).zip(arguments.source_bytes);
@@ -68,34 +90,50 @@ fn tables(arguments: &Plan) -> Result<(Option<Family>, Vec<Table>), Error> {
         return Err(Error::Usage("expected CHECKPOINT, --model, or --rows with --dim and --source-bytes".into()));
     };
     let runs = vec![SegmentPlan { rows: rows.get(), rate }];
-    Ok((None, vec![Table::new("table".into(), dim, row_bytes.get(), runs)?]))
+    Ok((None, vec![Draft { name: "table".into(), dim, row_bytes: row_bytes.get(), runs }]))
 }
 
-/// The tables of a checkpoint: those of the family it is of, or those that patterns select.
+/// The tables of a checkpoint: those of the family it is of, or those that are named.
 fn of_checkpoint(
     path: &Path,
     arguments: &Plan,
     by_order: &BTreeMap<u32, Rate>,
-) -> Result<(Option<Family>, Vec<Table>), Error> {
+) -> Result<(Option<Family>, Vec<Draft>), Error> {
     let checkpoint = Checkpoint::open(path)?;
-    let family = family(&checkpoint, arguments.model, !arguments.tensors.is_empty(), "--tensor")?;
-    let table = |info: &SourceInfo, runs| {
+    let (joined, scale) = (&arguments.join_tensors, arguments.scale_tensor.as_deref());
+    let by_name = !arguments.tensors.is_empty() || !joined.is_empty();
+    let family = family(&checkpoint, arguments.model, by_name, "--tensor or --join-tensors")?;
+    let mut drafts = Vec::new();
+    let mut add = |info: SourceInfo, runs| {
         let dim = u32::try_from(info.dim).unwrap_or(u32::MAX);
-        Table::new(info.name.clone(), dim, info.row_bytes(), runs)
+        drafts.push(Draft { dim, row_bytes: info.row_bytes(), name: info.name, runs });
     };
-    let mut tables = Vec::new();
     if let Some(family) = family {
         for (parts, info) in checkpoint.family_tables(family)? {
             let runs = family.rates(&parts, &info.part_rows(), arguments.rate, by_order);
-            tables.push(table(&info, runs.map_err(condprog_table::Error::from)?)?);
+            add(info, runs.map_err(condprog_table::Error::from)?);
         }
     } else {
         refuse_orders(by_order)?;
-        for info in checkpoint.select(&arguments.tensors)? {
-            tables.push(table(&info, vec![SegmentPlan { rows: info.rows, rate: arguments.rate }])?);
+        let one_rate = |info: &SourceInfo| vec![SegmentPlan { rows: info.rows, rate: arguments.rate }];
+        for (table, pattern) in joined {
+            let info = checkpoint.join_matching(table, pattern, scale)?;
+            let runs = one_rate(&info);
+            add(info, runs);
+        }
+        // Without a name, every table there is.
+        let names = if by_name && arguments.tensors.is_empty() {
+            Vec::new()
+        } else {
+            checkpoint.select_names(&arguments.tensors)?
+        };
+        for name in names {
+            let info = checkpoint.join(&name, std::slice::from_ref(&name), scale)?;
+            let runs = one_rate(&info);
+            add(info, runs);
         }
     }
-    Ok((family, tables))
+    Ok((family, drafts))
 }
 
 fn refuse_orders(by_order: &BTreeMap<u32, Rate>) -> Result<(), Error> {
@@ -106,32 +144,32 @@ fn refuse_orders(by_order: &BTreeMap<u32, Rate>) -> Result<(), Error> {
 }
 
 impl Table {
-    fn new(name: String, dim: u32, row_bytes: u64, runs: Vec<SegmentPlan>) -> Result<Table, Error> {
-        let footprint = Footprint::of_table(&name, dim, &runs, row_bytes)?;
-        Ok(Table { name, dim, row_bytes, runs, footprint })
+    fn new(draft: Draft) -> Result<Table, Error> {
+        let footprint = Footprint::of_table(&draft.name, draft.dim, &draft.runs, draft.row_bytes)?;
+        Ok(Table { draft, footprint })
     }
 
     fn rows(&self) -> u64 {
-        self.runs.iter().map(|run| run.rows).sum()
+        rows_of(&self.draft.runs)
     }
 
     fn record_bytes(&self, rate: Rate) -> usize {
-        Layout::new(self.dim, rate).expect("the footprint has been computed with it").record_bytes()
+        Layout::new(self.draft.dim, rate).expect("the footprint has been computed with it").record_bytes()
     }
 
     fn object(&self) -> Value {
         let mut first_row = 0;
         let mut segments = Vec::new();
-        for &SegmentPlan { rows, rate } in &self.runs {
+        for &SegmentPlan { rows, rate } in &self.draft.runs {
             let (bits, bytes) = (f64::from(rate.quarters()) / 4.0, self.record_bytes(rate));
             segments.push(json!({ "first_row": first_row, "rows": rows, "rate": bits, "record_bytes": bytes }));
             first_row += rows;
         }
         json!({
-            "name": self.name,
+            "name": self.draft.name,
             "rows": self.rows(),
-            "dim": self.dim,
-            "source_row_bytes": self.row_bytes,
+            "dim": self.draft.dim,
+            "source_row_bytes": self.draft.row_bytes,
             "source_bytes": self.footprint.before,
             "table_bytes": self.footprint.after,
             "segments": segments,
@@ -141,15 +179,15 @@ impl Table {
     fn text(&self) -> String {
         let mut text = format!(
             "{}: {} of {} values, {} to {}\n",
-            self.name,
+            self.draft.name,
             plural(self.rows(), "row"),
-            count(self.dim.into()),
+            count(self.draft.dim.into()),
             decimal_bytes(self.footprint.before),
             decimal_bytes(self.footprint.after)
         );
-        for &SegmentPlan { rows, rate } in &self.runs {
-            let rows = if self.runs.len() == 1 { String::new() } else { format!("{}: ", plural(rows, "row")) };
-            let (from, to) = (count(self.row_bytes), self.record_bytes(rate));
+        for &SegmentPlan { rows, rate } in &self.draft.runs {
+            let rows = if self.draft.runs.len() == 1 { String::new() } else { format!("{}: ", plural(rows, "row")) };
+            let (from, to) = (count(self.draft.row_bytes), self.record_bytes(rate));
             text += &format!("  {rows}{rate} bits per value, {from} to {to} bytes per row\n");
         }
         text

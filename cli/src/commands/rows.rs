@@ -1,48 +1,56 @@
 //! `condprog rows`
 
+use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use condprog_core::decoder::names_row;
 use condprog_core::{BatchError, Dtype, Missing, Output, Table};
-use condprog_table::TableFile;
+use condprog_table::header::{Header, TensorEntry};
+use condprog_table::{Error as TableError, TableFile};
 use half::{bf16, f16};
 use serde_json::json;
-use tempfile::NamedTempFile;
 
 use crate::Outcome;
 use crate::arguments::Rows;
 use crate::backend::{self, AnyDecoder};
 use crate::error::Error;
+use crate::ids::{self, Ids};
 use crate::text::{count, plural};
 use crate::ui::Ui;
-use crate::{ids, npy};
+use crate::{npy, output};
 
 /// Values decoded at a time: what a large request takes of memory.
 const CHUNK_VALUES: usize = 1 << 24;
+/// The tensor of rows in a safetensors file.
+const TENSOR: &str = "rows";
 
 pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
-    if let Some(output) = arguments.output.as_ref().filter(|output| output.extension().is_none_or(|e| e != "npy")) {
-        return Err(Error::Usage(format!("output is {}, expected a name that ends in .npy", output.display())));
-    }
+    let output = arguments.output.as_deref().map(|path| Ok::<_, Error>((path, Format::of(path)?))).transpose()?;
     let file = TableFile::open(&arguments.table)?;
+    if let Some((path, _)) = output {
+        let inputs = file.files().chain([&*arguments.table]).chain(arguments.ids_file.as_deref());
+        output::check(path, inputs, arguments.force.on)?;
+    }
     let name = table_name(&file, arguments.tensor.as_deref())?;
     let ids = match &arguments.ids_file {
         Some(path) => ids::read(path)?,
-        None => arguments.ids.clone(),
+        None => Ids::line(arguments.ids.iter().flat_map(|list| &list.0).copied().collect()),
     };
     let segments = file.segments(name)?;
     let table = Table::new(&segments).expect("checked when the file was opened");
     let (shape, missing) = (table.shape(), Missing::from(arguments.missing));
     // The whole request is refused before anything is written.
     if missing == Missing::Error
-        && let Some(position) = ids.iter().position(|&id| !names_row(id, shape.rows))
+        && let Some(position) = ids.ids.iter().position(|&id| !names_row(id, shape.rows))
     {
-        return Err(BatchError::MissingRow { position, id: ids[position], rows: shape.rows }.into());
+        return Err(BatchError::MissingRow { position, id: ids.ids[position], rows: shape.rows }.into());
     }
     let place = backend::place(arguments.backend, arguments.level.level)?;
     let decoder = place.open(table)?;
-    let request = Request { decoder: &*decoder, ids: &ids, missing, dtype: arguments.dtype.into(), dim: shape.dim };
+    // The ids' shape, with the values of a row as the last dimension.
+    let sizes: Vec<u64> = ids.shape.iter().copied().chain([shape.dim.into()]).collect();
+    let request = Request { decoder: &*decoder, ids: &ids.ids, missing, dtype: arguments.dtype.into(), dim: shape.dim };
     let about = json!({
         "table": arguments.table,
         "name": name,
@@ -50,15 +58,17 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
         "device": place.device(),
         "dtype": request.dtype.name(),
         "dim": shape.dim,
+        "shape": sizes,
         "output": arguments.output,
-        "ids": ids,
+        "ids": ids.ids,
     });
-    match &arguments.output {
-        Some(output) => {
-            request.save(output, arguments.force.on)?;
+    match output {
+        Some((path, format)) => {
+            request.save(path, format, &sizes, arguments.force.on)?;
             ui.print("rows", about, || {
-                let (rows, dim) = (plural(ids.len() as u64, "row"), count(shape.dim.into()));
-                format!("wrote {}: {rows} of {dim} {} values", output.display(), request.dtype)
+                let (rows, dim) = (plural(ids.ids.len() as u64, "row"), count(shape.dim.into()));
+                let shape = if sizes.len() == 2 { String::new() } else { format!(", an array of shape {sizes:?}") };
+                format!("wrote {}: {rows} of {dim} {} values{shape}", path.display(), request.dtype)
             })?;
         }
         None if ui.is_json() => {
@@ -85,6 +95,27 @@ fn table_name<'a>(file: &'a TableFile, name: Option<&str>) -> Result<&'a str, Er
             let names: Vec<_> = several.iter().map(|table| table.name.as_str()).collect();
             let path = file.path().display();
             Err(Error::Usage(format!("{path} has {} tables, expected --tensor with one of {names:?}", names.len())))
+        }
+    }
+}
+
+/// Formats of rows.
+#[derive(Clone, Copy, Debug)]
+enum Format {
+    Npy,
+    Safetensors,
+}
+
+impl Format {
+    /// By what the name ends in.
+    fn of(output: &Path) -> Result<Format, Error> {
+        match output.extension().and_then(OsStr::to_str) {
+            Some("npy") => Ok(Format::Npy),
+            Some("safetensors") => Ok(Format::Safetensors),
+            _ => {
+                let output = output.display();
+                Err(Error::Usage(format!("output is {output}, expected a name that ends in .npy or .safetensors")))
+            }
         }
     }
 }
@@ -147,28 +178,24 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Writes an array under a temporary name, and gives it its own when it is whole.
-    fn save(&self, output: &Path, force: bool) -> Result<(), Error> {
-        let io = |source| Error::Io { action: "write", path: output.into(), source };
-        let exists = || Error::Table(condprog_table::Error::OutputExists { path: output.into() });
-        if !force && output.try_exists().map_err(io)? {
-            return Err(exists());
-        }
-        let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Readable as any new file is, which a temporary file otherwise is not.
-        let mut builder = tempfile::Builder::new();
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = BufWriter::new(builder.tempfile_in(folder).map_err(io)?);
-        npy::write_header(&mut file, self.dtype, self.ids.len(), self.dim).map_err(io)?;
-        self.each_chunk(|values| file.write_all(&values.to_bytes()).map_err(io))?;
-        let file: NamedTempFile = file.into_inner().map_err(|error| io(error.into_error()))?;
-        let kept = if force { file.persist(output) } else { file.persist_noclobber(output) };
-        match kept {
-            Ok(_) => Ok(()),
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
-            Err(error) => Err(io(error.error)),
-        }
+    /// Writes an array of a shape.
+    fn save(&self, path: &Path, format: Format, shape: &[u64], force: bool) -> Result<(), Error> {
+        let io = |source| Error::Io { action: "write", path: path.into(), source };
+        output::save(path, force, |file| {
+            match format {
+                Format::Npy => npy::write_header(file, self.dtype, shape).map_err(io)?,
+                Format::Safetensors => file.write_all(&self.safetensors_header(path, shape)?).map_err(io)?,
+            }
+            self.each_chunk(|values| file.write_all(&values.to_bytes()).map_err(io))
+        })
+    }
+
+    fn safetensors_header(&self, path: &Path, shape: &[u64]) -> Result<Vec<u8>, Error> {
+        let end = self.ids.len() as u64 * u64::from(self.dim) * self.dtype.size() as u64;
+        let dtype = self.dtype.name().to_uppercase();
+        let tensor = TensorEntry { name: TENSOR.into(), dtype, shape: shape.into(), start: 0, end };
+        let header = Header::to_bytes(&[], &[tensor], 0);
+        header.map_err(|source| TableError::Header { path: path.into(), source: Box::new(source) }.into())
     }
 
     /// One line per row: the id, a tab, and the values.

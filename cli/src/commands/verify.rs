@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::Outcome;
 use crate::arguments::Verify;
-use crate::error::Error;
+use crate::error::{Again, Error};
 use crate::text::{bytes, count, figure, plural};
 use crate::ui::Ui;
 
@@ -15,9 +15,7 @@ pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
     let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
     let source = arguments.against.as_ref().map(Checkpoint::open).transpose()?;
     let options = VerifyOptions { threads: arguments.threads.count };
-    let progress = ui.progress();
-    let report = verify(&file, source.as_ref(), &options, &|update| progress.step(update))?;
-    drop(progress);
+    let report = ui.job(Again::Restarts, |progress| verify(&file, source.as_ref(), &options, progress))?;
     let whole = report.is_whole();
     let object = json!({
         "table": arguments.table,

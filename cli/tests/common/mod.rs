@@ -74,6 +74,8 @@ impl Place {
         command.args(arguments).current_dir(self.folder.path());
         // Where it is unset, Mesa's Vulkan drivers complain on stderr.
         command.env("XDG_RUNTIME_DIR", self.folder.path());
+        // On a slow machine, what takes half a minute would report its progress.
+        command.env("CONDPROG_PROGRESS_SECONDS", "86400");
         command
     }
 

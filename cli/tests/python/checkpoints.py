@@ -34,6 +34,8 @@ class Condprog:
     def run(self, *arguments):
         # Where it is unset, Mesa's Vulkan drivers complain on stderr.
         environment = {"XDG_RUNTIME_DIR": str(self.folder)} | os.environ
+        # What takes half a minute would report its progress.
+        environment["CONDPROG_PROGRESS_SECONDS"] = "86400"
         command = [self.program, *map(str, arguments)]
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
 

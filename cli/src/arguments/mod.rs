@@ -1,17 +1,30 @@
 //! The command line.
+//!
+//! What each command takes is here; how values are read is in [`values`], what words an option has in [`choices`].
+
+mod choices;
+mod values;
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::ops::Range;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use condprog_core::{Dtype, Missing, Rate};
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
+use clap::{Args, Parser, Subcommand};
+use condprog_core::Rate;
 use condprog_cpu::{LEVEL_VARIABLE, Level};
+use condprog_table::PartOf;
 use condprog_table::family::Family;
-use condprog_table::{NonFinite, PartOf, RestoredDtype, ScaleMode};
+
+pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs, Scale};
+pub(crate) use values::{IdList, RateRows, refuse_folder, whole};
 
 use crate::error::Error;
+use values::{
+    bits, family, id_list, join_tensors, level, number, number_u32, order_rate, output, output_file, rate_rows,
+    row_range, share, size,
+};
 
 /// Compresses the hashed n-gram tables of language models, checks the result, and decodes rows from it.
 #[derive(Debug, Parser)]
@@ -31,7 +44,7 @@ pub(crate) struct Arguments {
 fn environment() -> String {
     format!(
         "Environment:\n  {LEVEL_VARIABLE}=portable|avx2|avx512  use this instruction set; all give the same bits\n  \
-         NO_COLOR=1                               no colors\n\nExit status: 0 done, 1 failed, 2 wrong usage."
+         NO_COLOR=1                               no colors\n\nExit status: 0 done, 1 failed, 2 wrong usage, 130 stopped."
     )
 }
 
@@ -85,7 +98,7 @@ pub(crate) struct Compress {
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) input: PathBuf,
     /// The table file to write; with --whole, the folder
-    #[arg(long, short, value_name = "OUT")]
+    #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
     /// Make the whole checkpoint anew: a folder with table files in place of the tables, every other file of the
     /// checkpoint linked or copied, its index and config.json brought up to date
@@ -96,6 +109,8 @@ pub(crate) struct Compress {
     /// Bits per value, 1 to 4 in steps of 0.25
     #[arg(long, default_value = "2")]
     pub(crate) rate: Rate,
+    #[command(flatten)]
+    _bits: Bits,
     /// Bits per value of some rows of each table, or of the table that is named; may be repeated
     #[arg(long, value_name = "[TABLE:]A..B=RATE", value_parser = rate_rows, conflicts_with = "pairs")]
     pub(crate) rate_rows: Vec<RateRows>,
@@ -121,7 +136,7 @@ pub(crate) struct Compress {
     #[arg(long, value_name = "K/N", value_parser = share, conflicts_with = "rows")]
     pub(crate) part: Option<PartOf>,
     /// Rows that have one checksum, and are resumed as one. Default: 16 MiB of F32 values
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number_u32)]
     pub(crate) block_rows: Option<u32>,
     #[command(flatten)]
     pub(crate) threads: Threads,
@@ -140,55 +155,11 @@ pub(crate) struct Tables {
     #[arg(long = "tensor", value_name = "GLOB")]
     pub(crate) tensors: Vec<String>,
     /// Tensors that are one table, in the order of the numbers in their names; may be repeated
-    #[arg(long, value_name = "TABLE=GLOB", value_parser = segments)]
+    #[arg(long, value_name = "TABLE=GLOB", value_parser = join_tensors)]
     pub(crate) segments: Vec<(String, String)>,
     /// The tensor with the scales of the tables, where its name or place does not tell
     #[arg(long, value_name = "NAME")]
     pub(crate) scale_tensor: Option<String>,
-}
-
-/// A range of rows with a rate of its own.
-#[derive(Clone, Debug)]
-pub(crate) struct RateRows {
-    /// Of this table; of all if `None`.
-    pub(crate) table: Option<String>,
-    pub(crate) rows: Range<u64>,
-    pub(crate) rate: Rate,
-}
-
-fn rate_rows(text: &str) -> Result<RateRows, String> {
-    let (place, rate) = text.rsplit_once('=').ok_or("expected rows and a rate, such as 0..1000=3")?;
-    let (table, rows) = match place.rsplit_once(':') {
-        Some((table, rows)) => (Some(table.to_string()), rows),
-        None => (None, place),
-    };
-    let rate = rate.parse().map_err(|error| format!("{rate:?} is {error}"))?;
-    Ok(RateRows { table, rows: row_range(rows)?, rate })
-}
-
-/// Rows from the first to before the second.
-fn row_range(text: &str) -> Result<Range<u64>, String> {
-    let expected = || format!("{text:?}: expected A..B, rows from A to before B, A below B, such as 0..1000");
-    let (start, end) = text.split_once("..").ok_or_else(expected)?;
-    let number = |text: &str| text.replace('_', "").parse::<u64>().map_err(|_| expected());
-    let range = number(start)?..number(end)?;
-    if range.is_empty() { Err(expected()) } else { Ok(range) }
-}
-
-fn share(text: &str) -> Result<PartOf, String> {
-    let expected = || format!("{text:?}: expected K/N, K from 0 to N - 1, such as 0/16");
-    let (index, of) = text.split_once('/').ok_or_else(expected)?;
-    let number = |text: &str| text.parse::<u64>().map_err(|_| expected());
-    let (index, of) = (number(index)?, number(of)?);
-    if index < of { Ok(PartOf::Share { index, of }) } else { Err(expected()) }
-}
-
-fn segments(text: &str) -> Result<(String, String), String> {
-    let (table, pattern) = text.split_once('=').ok_or("expected a name and a pattern, such as table=shard_*.weight")?;
-    if table.is_empty() {
-        return Err("the name of the table is empty".into());
-    }
-    Ok((table.into(), pattern.into()))
 }
 
 #[derive(Debug, Args)]
@@ -197,7 +168,7 @@ pub(crate) struct Join {
     #[arg(value_name = "PART", required = true)]
     pub(crate) parts: Vec<PathBuf>,
     /// The table file to write; files and an index where the parts were made with --shard-size
-    #[arg(long, short, value_name = "OUT.safetensors")]
+    #[arg(long, short, value_name = "OUT.safetensors", value_parser = PathBufValueParser::new().try_map(output_file))]
     pub(crate) output: PathBuf,
     #[command(flatten)]
     pub(crate) force: Force,
@@ -208,7 +179,7 @@ pub(crate) struct Decompress {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
     /// The safetensors file to write; with --whole, the folder
-    #[arg(long, short, value_name = "OUT")]
+    #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
     /// Make this checkpoint anew with the restored tables in place of its own: what a serving stack that knows nothing
     /// of condprog can load, to measure the loss
@@ -235,10 +206,23 @@ pub(crate) struct Plan {
     /// Tables of a checkpoint of another model, by name or pattern (* ? [..]); may be repeated
     #[arg(long = "tensor", value_name = "GLOB", requires = "checkpoint", conflicts_with = "model")]
     pub(crate) tensors: Vec<String>,
-    /// Rows of a table of another model
+    /// Tensors of a checkpoint that are one table, in the order of the numbers in their names; may be repeated
+    #[arg(
+        long,
+        value_name = "TABLE=GLOB",
+        value_parser = join_tensors,
+        requires = "checkpoint",
+        conflicts_with = "model"
+    )]
+    pub(crate) join_tensors: Vec<(String, String)>,
+    /// The tensor with the scales of the tables, where its name or place does not tell
+    #[arg(long, value_name = "NAME", requires = "checkpoint", conflicts_with = "model")]
+    pub(crate) scale_tensor: Option<String>,
+    /// Rows of a table of another model, such as 384_006_168 or 1e9
     #[arg(
         long,
         value_name = "N",
+        value_parser = number,
         conflicts_with_all = ["model", "checkpoint"],
         requires_all = ["dim", "source_bytes"]
     )]
@@ -254,6 +238,11 @@ pub(crate) struct Plan {
     #[arg(long, default_value = "2")]
     pub(crate) rate: Rate,
     #[command(flatten)]
+    _bits: Bits,
+    /// Bits per value of some rows of each table, or of the table that is named; may be repeated
+    #[arg(long, value_name = "[TABLE:]A..B=RATE", value_parser = rate_rows, conflicts_with = "pairs")]
+    pub(crate) rate_rows: Vec<RateRows>,
+    #[command(flatten)]
     pub(crate) rate_order: RateOrder,
     /// GPUs of the machine
     #[arg(long, value_name = "N", default_value = "1")]
@@ -264,6 +253,13 @@ pub(crate) struct Plan {
     /// What a token takes in the KV cache, such as 70272 or 68KiB: also say how many fit in what is freed
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) kv_bytes_per_token: Option<NonZeroU64>,
+}
+
+/// What others call the rate, answered with its name here.
+#[derive(Debug, Args)]
+struct Bits {
+    #[arg(long = "bits", hide = true, value_name = "RATE", value_parser = bits)]
+    _bits: Option<Rate>,
 }
 
 /// Rates that some orders of n-gram have.
@@ -288,42 +284,13 @@ impl RateOrder {
     }
 }
 
-fn order_rate(text: &str) -> Result<(u32, Rate), String> {
-    let (order, rate) = text.split_once('=').ok_or("expected an order and a rate, such as 2=3")?;
-    let order = order.parse().map_err(|_| format!("order is {order:?}, expected a number such as 2"))?;
-    Ok((order, rate.parse().map_err(|error| format!("{rate:?} is {error}"))?))
-}
-
-fn family() -> impl clap::builder::TypedValueParser<Value = Family> {
-    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-    PossibleValuesParser::new(Family::ALL.map(Family::name)).try_map(|name| name.parse::<Family>())
-}
-
-/// A number of bytes, with a unit of powers of 1000 or of 1024.
-fn size(text: &str) -> Result<NonZeroU64, String> {
-    let expected = || "expected a size of at least 1 byte, below 2^64, such as 141GB, 80GiB or 70272".to_string();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.trim_start().to_ascii_lowercase();
-    let units = ["", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib", "tib"];
-    let place = units.iter().position(|known| *known == unit).ok_or_else(expected)? as u32;
-    let unit: u128 = match place {
-        0 | 1 => 1,
-        2..6 => 1000u128.pow(place - 1),
-        _ => 1024u128.pow(place - 5),
-    };
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    // Digits after the point past a byte are cut off.
-    let all: u128 = format!("{whole}{fraction}").parse().map_err(|_| expected())?;
-    let bytes = all.checked_mul(unit).zip(10u128.checked_pow(fraction.len() as u32)).map(|(all, tens)| all / tens);
-    let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).and_then(NonZeroU64::new);
-    bytes.filter(|_| !whole.is_empty()).ok_or_else(expected)
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
+    /// List each segment, also where neighbours are alike. With --json each is listed always
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -341,17 +308,18 @@ pub(crate) struct Verify {
 pub(crate) struct Rows {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
-    /// Ids of rows, in the order wanted
+    /// Ids of rows, in the order wanted, with commas between them or, in quotes, spaces; A..B for those from A to before
+    /// B; may be repeated
     #[arg(
         long,
         value_name = "ID,ID,...",
-        value_delimiter = ',',
+        value_parser = id_list,
         allow_hyphen_values = true,
         required_unless_present = "ids_file"
     )]
-    pub(crate) ids: Vec<i64>,
-    /// Ids from a file: text with white space or commas between them, an integer .npy, or a .safetensors with one
-    /// integer tensor; - for text from stdin
+    pub(crate) ids: Vec<IdList>,
+    /// Ids from a file: text as for --ids, on any number of lines; an .npy of integers; or a .safetensors with one tensor
+    /// of integers. - for any of them from stdin
     #[arg(long, value_name = "F", conflicts_with = "ids")]
     pub(crate) ids_file: Option<PathBuf>,
     /// The table. Default: the only one
@@ -361,11 +329,12 @@ pub(crate) struct Rows {
     #[arg(long, value_enum, default_value_t = OnMissing::Error)]
     pub(crate) missing: OnMissing,
     /// Number format. Values in bf16 are written to .npy as their bits, uint16: NumPy has no bf16, and
-    /// array.view(ml_dtypes.bfloat16) makes them numbers
+    /// array.view(ml_dtypes.bfloat16) makes them numbers. A .safetensors has them as BF16
     #[arg(long, value_enum, default_value_t = RowsAs::F32)]
     pub(crate) dtype: RowsAs,
-    /// Write the rows to this file as an array [ids, values per row]. Default: print them
-    #[arg(long, short, value_name = "OUT.npy")]
+    /// Write the rows to this file: an array of the shape of the ids and one dimension more, in .npy, or in .safetensors
+    /// as the tensor "rows". Default: print them
+    #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output_file))]
     pub(crate) output: Option<PathBuf>,
     /// What decodes
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
@@ -399,14 +368,16 @@ pub(crate) struct Bench {
     /// Bits per value
     #[arg(long, default_value = "2")]
     pub(crate) rate: Rate,
+    #[command(flatten)]
+    _bits: Bits,
     /// Values per row
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) dim: u32,
     /// Rows of the table that does not fit the caches
-    #[arg(long, value_name = "N", default_value_t = 1 << 23, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1 << 23, value_parser = number_u32)]
     pub(crate) rows: u32,
     /// Ids per request
-    #[arg(long, value_name = "N", default_value_t = 4096 * 48, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 4096 * 48, value_parser = number_u32)]
     pub(crate) ids: u32,
     /// Seconds for each figure
     #[arg(long, value_name = "S", default_value_t = 1.0)]
@@ -429,11 +400,11 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "F")]
     pub(crate) trace: Option<PathBuf>,
     /// The folder to write the report to
-    #[arg(long, short, value_name = "FOLDER")]
+    #[arg(long, short, value_name = "FOLDER", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
     /// Rows to measure, drawn at random. Slow methods take a part of them, at least 512
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) sample: u64,
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = number)]
+    pub(crate) sample: NonZeroU64,
     /// Which rows are drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -465,176 +436,4 @@ pub(crate) struct CpuLevel {
     /// Instruction set of the CPU backend. Default: that of the environment variable, else the best here
     #[arg(long = "cpu-level", value_name = "LEVEL", value_parser = level())]
     pub(crate) level: Option<Level>,
-}
-
-fn level() -> impl clap::builder::TypedValueParser<Value = Level> {
-    use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-    PossibleValuesParser::new(Level::ALL.map(Level::name)).try_map(|name| name.parse::<Level>())
-}
-
-/// What the scale of a row keeps; see [`ScaleMode`].
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Scale {
-    /// The length of the row
-    Norm,
-    /// The row's projection on its source
-    Projection,
-    /// The smallest squared error
-    LeastSquares,
-    /// One scale for the whole table
-    Global,
-}
-
-impl From<Scale> for ScaleMode {
-    fn from(scale: Scale) -> ScaleMode {
-        match scale {
-            Scale::Norm => ScaleMode::Norm,
-            Scale::Projection => ScaleMode::Projection,
-            Scale::LeastSquares => ScaleMode::LeastSquares,
-            Scale::Global => ScaleMode::Global,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OnNonFinite {
-    /// Stop and name the value
-    Error,
-    /// Make them zero rows, and count them
-    Zero,
-}
-
-impl From<OnNonFinite> for NonFinite {
-    fn from(policy: OnNonFinite) -> NonFinite {
-        match policy {
-            OnNonFinite::Error => NonFinite::Error,
-            OnNonFinite::Zero => NonFinite::Zero,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OnMissing {
-    /// A row of zeros
-    Zero,
-    /// An error that names the id
-    Error,
-}
-
-impl From<OnMissing> for Missing {
-    fn from(missing: OnMissing) -> Missing {
-        match missing {
-            OnMissing::Zero => Missing::Zero,
-            OnMissing::Error => Missing::Error,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum RowsAs {
-    Bf16,
-    F16,
-    F32,
-}
-
-impl From<RowsAs> for Dtype {
-    fn from(dtype: RowsAs) -> Dtype {
-        match dtype {
-            RowsAs::Bf16 => Dtype::Bf16,
-            RowsAs::F16 => Dtype::F16,
-            RowsAs::F32 => Dtype::F32,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum RestoredAs {
-    Bf16,
-    F16,
-    F32,
-    /// That of the source
-    Source,
-}
-
-impl From<RestoredAs> for RestoredDtype {
-    fn from(dtype: RestoredAs) -> RestoredDtype {
-        match dtype {
-            RestoredAs::Bf16 => RestoredDtype::Bf16,
-            RestoredAs::F16 => RestoredDtype::F16,
-            RestoredAs::F32 => RestoredDtype::F32,
-            RestoredAs::Source => RestoredDtype::Source,
-        }
-    }
-}
-
-/// A backend of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
-    /// The CPU
-    Cpu,
-    /// A GPU through WebGPU; the environment variable WGPU_ADAPTER_NAME chooses which
-    #[cfg(feature = "wgpu")]
-    Wgpu,
-    /// An NVIDIA GPU; the environment variable CUDA_VISIBLE_DEVICES chooses which
-    #[cfg(feature = "cuda")]
-    Cuda,
-}
-
-/// One backend, or all of this build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backends {
-    /// Every backend of this build
-    All,
-    /// The CPU
-    Cpu,
-    /// The GPUs that WebGPU reaches
-    #[cfg(feature = "wgpu")]
-    Wgpu,
-    /// The NVIDIA GPUs
-    #[cfg(feature = "cuda")]
-    Cuda,
-}
-
-impl Backends {
-    /// The backends meant.
-    pub(crate) fn list(self) -> Vec<Backend> {
-        match self {
-            Backends::All => Backend::value_variants().to_vec(),
-            Backends::Cpu => vec![Backend::Cpu],
-            #[cfg(feature = "wgpu")]
-            Backends::Wgpu => vec![Backend::Wgpu],
-            #[cfg(feature = "cuda")]
-            Backends::Cuda => vec![Backend::Cuda],
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_decimal_and_binary_units() {
-        let cases = [
-            ("141GB", 141_000_000_000),
-            ("141 gb", 141_000_000_000),
-            ("80GiB", 80 << 30),
-            ("1.5KiB", 1536),
-            ("0.5kB", 500),
-            ("1.0001kB", 1000),
-            ("70272", 70272),
-            ("7b", 7),
-            ("2TiB", 2 << 40),
-            ("18446744073709551615", u64::MAX),
-        ];
-        for (text, bytes) in cases {
-            assert_eq!(size(text).map(NonZeroU64::get), Ok(bytes), "{text}");
-        }
-        let zeros = format!("1.{}1GB", "0".repeat(60));
-        for text in
-            ["", "GB", ".5GB", "1..5GB", "1.5.5", "-1", "0", "0.1", "1e9", "141G", "18446744073709551616", &zeros]
-        {
-            assert!(size(text).is_err(), "{text}");
-        }
-    }
 }
