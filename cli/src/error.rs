@@ -98,11 +98,21 @@ impl Error {
     pub(crate) fn hint(&self) -> Option<&'static str> {
         use condprog_table::Error as Table;
         match self {
-            Error::Table(Table::OutputExists { .. } | Table::OtherRun { .. }) => Some("the option is --force"),
+            Error::Table(Table::OutputExists { .. } | Table::OtherRun { .. } | Table::JournalLost { .. }) => {
+                Some("the option is --force")
+            }
             Error::Table(Table::Row { .. }) => {
                 Some("--non-finite zero makes such rows zero rows and counts them; what is done is kept")
             }
-            Error::Table(Table::DiskFull { .. }) => Some("make room, then give the same command again: it goes on"),
+            Error::Table(Table::DiskFull { resumes: true, .. }) => {
+                Some("make room, then give the same command again: it goes on")
+            }
+            Error::Table(Table::DiskFull { resumes: false, .. }) => {
+                Some("make room, then give the same command again: it starts over")
+            }
+            Error::Table(Table::SourceChanged { .. }) => {
+                Some("when the source is as it should be, the same command goes on if no row differs; else --force")
+            }
             Error::Table(Table::Width { .. }) | Error::Layout(_) => {
                 Some("width times --rate must be a whole number of bits, at least 16; rates go from 1 to 4 by 0.25")
             }

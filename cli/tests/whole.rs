@@ -99,19 +99,64 @@ fn a_run_that_was_cut_short_behind_its_last_table_file_goes_on() {
     let place = Place::new();
     checkpoint(&place);
     let run = ["compress", "in", "-o", "out", "--whole", "--effort", "0", "--shard-size", "4000", "--block-rows", "64"];
-    // A folder where a file is to be made after the tables.
-    let way = "out/tokenizer.json.condprog-partial";
-    fs::create_dir_all(place.path(way)).unwrap();
-    assert!(place.fails(&run).contains("tokenizer.json.condprog-partial"));
-    assert!(place.exists("out/condprog.safetensors.index.json") && !place.exists("out/model.safetensors.index.json"));
-    fs::remove_dir(place.path(way)).unwrap();
-    assert_eq!(place.json(0, &run)["resumed_rows"], 511);
-    let resumed = tensors(&place, "out");
+    let zeros = [&run[..], &["--non-finite", "zero"]].concat();
+    // A row that cannot be coded stops the first run, whose marker says what it was at.
+    let mut rows = gaussian(300, 64, 1).concat();
+    rows[299 * 64] = f32::NAN;
+    place.tensors("in/model-1.safetensors", &[(TABLES[0], &[300, 64], &rows)]);
+    assert!(place.fails(&run).contains("row 299"));
+    let marker = place.read("out/condprog-rewrite");
+    place.json(0, &zeros);
+    let whole = tensors(&place, "out");
+    assert!(!place.exists("out/condprog-rewrite"));
 
-    fs::remove_dir_all(place.path("out")).unwrap();
-    place.json(0, &run);
-    let after = tensors(&place, "out");
-    assert_eq!(resumed, after);
+    // The state behind the last table file.
+    let cut = || {
+        place.write("out/condprog-rewrite", &marker);
+        fs::remove_file(place.path("out/model.safetensors.index.json")).unwrap();
+    };
+    cut();
+    assert_eq!(place.json(0, &zeros)["resumed_rows"], 511);
+    assert_eq!(tensors(&place, "out"), whole);
+    // What has become of such rows is not forgotten.
+    cut();
+    let message = place.fails(&run);
+    assert!(message.contains("what becomes of rows that cannot be coded was zeros, is an error"), "{message}");
+    place.json(0, &zeros);
+    assert_eq!(tensors(&place, "out"), whole);
+}
+
+/// A copy that is edited changes nothing in the checkpoint; weights are linked unless that is not wanted.
+#[test]
+fn what_people_edit_is_copied() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    checkpoint(&place);
+    let third = gaussian(3, 5, 4).concat();
+    place.tensors("in/draft.safetensors", &[("draft.weight", &[3, 5], &third)]);
+    let number = |name: &str| fs::metadata(place.path(name)).unwrap().ino();
+    for (option, links) in [(None, true), (Some("--copy"), false)] {
+        let mut run = vec!["compress", "in", "-o", "out", "--whole", "--effort", "0"];
+        run.extend(option);
+        let seen = place.json(0, &[&run[..], &["--dry-run"]].concat());
+        assert!(!place.exists("out"), "a dry run makes nothing");
+        let made = place.json(0, &run);
+        let counts = if links { (1, 1) } else { (0, 2) };
+        assert_eq!((&made["whole"]["linked"], &made["whole"]["copied"]), (&json!(counts.0), &json!(counts.1)));
+        let planned = |key: &str| seen["whole"][key].as_array().unwrap().len();
+        assert_eq!((planned("linked"), planned("copied")), counts);
+        assert_eq!(number("in/draft.safetensors") == number("out/draft.safetensors"), links);
+        for name in ["tokenizer.json", "config.json", "model.safetensors.index.json", "model-2.safetensors"] {
+            assert_ne!(number(&format!("in/{name}")), number(&format!("out/{name}")), "{name}");
+        }
+        fs::remove_dir_all(place.path("out")).unwrap();
+    }
+    // A link to a private file elsewhere is no part of the checkpoint.
+    place.write("secret", "mine");
+    std::os::unix::fs::symlink("../secret", place.path("in/notes.txt")).unwrap();
+    let message = place.fails(&["compress", "in", "-o", "out", "--whole", "--effort", "0"]);
+    assert!(message.contains("in/notes.txt: is a link to ") && message.contains("secret"), "{message}");
+    assert!(!place.exists("out"));
 }
 
 #[test]

@@ -44,6 +44,6 @@ pub use error::Error;
 pub use file::TableFile;
 pub use footprint::{Footprint, OnGpus};
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
-pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewriteReport};
+pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewritePreview, RewriteReport};
 pub use stream::{Progress, Stage, Update, quiet};
 pub use verify::{Damage, Fault, VerifyOptions, VerifyReport, VerifyTable, verify};

@@ -100,10 +100,16 @@ pub(crate) struct Compress {
     /// The table file to write; with --whole, the folder
     #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
-    /// Make the whole checkpoint anew: a folder with table files in place of the tables, every other file of the
-    /// checkpoint linked or copied, its index and config.json brought up to date
+    /// Make the whole checkpoint anew: a folder with table files in place of the tables, other files of weights linked
+    /// (hard links: the same file under two names) and all else copied, its index and config.json brought up to date
     #[arg(long, conflicts_with_all = ["rows", "part"])]
     pub(crate) whole: bool,
+    /// With --whole, copy files of weights too
+    #[arg(long, requires = "whole")]
+    pub(crate) copy: bool,
+    /// Say what would be written, and how much room there is; write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) tables: Tables,
     /// Bits per value, 1 to 4 in steps of 0.25
@@ -185,6 +191,9 @@ pub(crate) struct Decompress {
     /// of condprog can load, to measure the loss
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) whole: Option<PathBuf>,
+    /// With --whole, copy other files of weights rather than link them
+    #[arg(long, requires = "whole")]
+    pub(crate) copy: bool,
     /// Number format
     #[arg(long, value_enum, default_value_t = RestoredAs::Bf16)]
     pub(crate) dtype: RestoredAs,

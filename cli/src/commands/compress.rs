@@ -11,10 +11,11 @@ use condprog_table::format::TableInfo;
 use condprog_table::source::{Checkpoint, RowSource, SourceInfo, SourcePart};
 use condprog_table::{
     CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, RewriteOptions, SegmentPlan, compress,
-    finished, rate_segments,
+    finished, preview, rate_segments,
 };
 use serde_json::{Value, json};
 
+use super::dry_run;
 use crate::Outcome;
 use crate::arguments::{Compress, RateRows, Tables, refuse_folder};
 use crate::error::{Again, Error};
@@ -60,15 +61,21 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         part: arguments.part.clone().or_else(|| arguments.rows.clone().map(PartOf::Rows)),
         force: arguments.force.on,
     };
+    let output = if arguments.whole { arguments.output.join(WHOLE_TABLES) } else { arguments.output.clone() };
+    let rewriting = RewriteOptions { copy: arguments.copy, force: arguments.force.on };
+    if arguments.dry_run {
+        let seen = preview(&mut sources, &output, &options)?;
+        let whole = match arguments.whole {
+            true => Some(Rewrite::preview(&arguments.input, &arguments.output, replaced, rewriting)?),
+            false => None,
+        };
+        return dry_run::report(&sources, &seen, whole.as_ref(), &selected.left_out, ui);
+    }
     // Says at once what is wrong with the rest of the checkpoint, before hours of work.
     let rewrite = match arguments.whole {
-        true => {
-            let options = RewriteOptions { copy: false, force: arguments.force.on };
-            Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, options)?)
-        }
+        true => Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, rewriting)?),
         false => None,
     };
-    let output = if arguments.whole { arguments.output.join(WHOLE_TABLES) } else { arguments.output.clone() };
     // A run that was cut short after its last table file goes on behind it.
     let earlier = match &rewrite {
         Some(rewrite) if rewrite.is_resumed() => finished(&mut sources, &output, &options)?,

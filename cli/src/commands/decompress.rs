@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
         Some(checkpoint) => {
             let parts: Vec<_> = file.tables().iter().flat_map(|table| table.source.tensors()).collect();
             let replaced = parts.iter().flat_map(SourcePart::tensors).map(String::from).collect();
-            let options = RewriteOptions { copy: false, force: arguments.force.on };
+            let options = RewriteOptions { copy: arguments.copy, force: arguments.force.on };
             Some(Rewrite::begin(checkpoint, &arguments.output, replaced, options)?)
         }
         None => None,

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod compress;
 pub(crate) mod decompress;
 pub(crate) mod demo;
+mod dry_run;
 #[cfg(feature = "eval")]
 pub(crate) mod eval;
 pub(crate) mod inspect;

@@ -6,10 +6,13 @@ use std::path::Path;
 use super::folder_of;
 use crate::error::Error;
 
-/// Bytes that an ordinary user may still write to the file system of a folder; `None` where that is not known.
+/// Bytes that an ordinary user may still write to the file system that a folder is on, or would be; `None` where that is
+/// not known.
 #[cfg(unix)]
 pub(crate) fn free_bytes(folder: &Path) -> Option<u64> {
-    let about = rustix::fs::statvfs(folder).ok()?;
+    let folder = std::path::absolute(folder).ok()?;
+    let there = folder.ancestors().find(|folder| folder.is_dir())?;
+    let about = rustix::fs::statvfs(there).ok()?;
     // Some network file systems count nothing.
     (about.f_blocks > 0).then(|| about.f_bavail.saturating_mul(about.f_frsize))
 }

@@ -118,7 +118,7 @@ impl Found {
 
 impl Link {
     /// Whether it is linked rather than copied, where nobody asks for copies of everything.
-    fn is_weights(&self) -> bool {
+    pub(super) fn is_weights(&self) -> bool {
         let has_ending = |ending: &&str| self.name.extension().is_some_and(|extension| extension == *ending);
         let name = self.name.file_name().unwrap_or_default().to_string_lossy();
         WEIGHTS.iter().any(|ending| has_ending(&ending)) || name.starts_with(PYTORCH.0) && name.ends_with(PYTORCH.1)

@@ -36,12 +36,19 @@ impl Marker {
             if !is_at(&file, &path) {
                 continue;
             }
-            let mut text = Vec::new();
-            file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut text)).context("read", &path)?;
-            let resumed = resumes(&path, &text, identity, force)?;
+            let resumed = resumes(&path, &text(&mut file, &path)?, identity, force)?;
             return Ok((Marker { path, file }, resumed));
         }
         Err(Error::Busy { path: output.into() })
+    }
+
+    /// Whether the marker of an equal run stands there, without taking hold of it.
+    pub(super) fn peek(output: &Path, identity: &str, force: bool) -> Result<bool, Error> {
+        let path = output.join(NAME);
+        match open_own(&path)? {
+            Some(mut file) => resumes(&path, &text(&mut file, &path)?, identity, force),
+            None => Ok(false),
+        }
     }
 
     /// Says which run is at work.
@@ -56,6 +63,12 @@ impl Marker {
     pub(super) fn remove(self) -> Result<(), Error> {
         fs::remove_file(&self.path).context("remove", &self.path)
     }
+}
+
+fn text(file: &mut File, path: &Path) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut text)).context("read", path)?;
+    Ok(text)
 }
 
 fn resumes(path: &Path, text: &[u8], identity: &str, force: bool) -> Result<bool, Error> {

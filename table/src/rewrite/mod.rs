@@ -173,6 +173,31 @@ pub struct RewriteOptions {
 /// ```
 #[derive(Debug)]
 pub struct Rewrite {
+    draft: Draft,
+    /// Locks the output, and says that it is not whole.
+    marker: Marker,
+    resumed: bool,
+    copy: bool,
+}
+
+/// What would become of the files of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewritePreview {
+    /// Files that would be the checkpoint's under a second name, with their bytes, below its folder.
+    pub linked: Vec<(PathBuf, u64)>,
+    /// Files that would be copied, with their bytes.
+    pub copied: Vec<(PathBuf, u64)>,
+    /// Safetensors files that would be written without their replaced tensors, with the bytes of those that stay.
+    pub written: Vec<(PathBuf, u64)>,
+    /// Safetensors files of the checkpoint of which nothing would be left.
+    pub dropped: Vec<PathBuf>,
+    /// Whether an equal run was cut short, so that this one would go on with it.
+    pub resumes: bool,
+}
+
+/// What becomes of each file of a checkpoint.
+#[derive(Debug)]
+struct Draft {
     output: PathBuf,
     /// Folders below the checkpoint's, before those within them.
     folders: Vec<PathBuf>,
@@ -188,10 +213,6 @@ pub struct Rewrite {
     /// Tensors that stay: name, file in the output, bytes.
     tensors: Vec<(String, String, u64)>,
     config: Option<Object>,
-    /// Locks the output, and says that it is not whole.
-    marker: Marker,
-    resumed: bool,
-    copy: bool,
 }
 
 #[derive(Debug)]
@@ -223,14 +244,126 @@ impl Rewrite {
         options: RewriteOptions,
     ) -> Result<Rewrite, Error> {
         let (input, output, force) = (input.as_ref(), output.as_ref(), options.force);
+        let (draft, identity) = Draft::read(input, output, &replaced)?;
+        fs::create_dir_all(output).context("create", output)?;
+        let (marker, resumed) = Marker::open(output, &identity, force)?;
+        let mut rewrite = Rewrite { draft, marker, resumed, copy: options.copy };
+        if !resumed && let Err(error) = rewrite.draft.clear(force).and_then(|()| rewrite.marker.write(&identity)) {
+            // The error that led here is the one to report.
+            let _ = rewrite.marker.remove();
+            return Err(error);
+        }
+        Ok(rewrite)
+    }
+
+    /// What [`Rewrite::begin`] with these arguments and [`Rewrite::finish`] would make, table files aside, after every
+    /// check that they make before their work. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Rewrite::begin`].
+    pub fn preview(
+        input: impl AsRef<Path>,
+        output: impl AsRef<Path>,
+        replaced: BTreeSet<String>,
+        options: RewriteOptions,
+    ) -> Result<RewritePreview, Error> {
+        let (draft, identity) = Draft::read(input.as_ref(), output.as_ref(), &replaced)?;
+        let resumes = Marker::peek(output.as_ref(), &identity, options.force)?;
+        if !resumes {
+            draft.paths().iter().try_for_each(|path| refuse_existing(path, options.force))?;
+        }
+        let is_linked = |link: &&Link| link.is_weights() && !options.copy;
+        let pairs = |links: Vec<&Link>| links.iter().map(|link| (link.name.clone(), link.bytes)).collect();
+        let (linked, copied) = draft.links.iter().partition::<Vec<_>, _>(is_linked);
+        let written = draft.rests.iter().map(|rest| {
+            let bytes = rest.tensors.iter().map(TensorEntry::bytes).sum();
+            (PathBuf::from(&rest.name), bytes)
+        });
+        Ok(RewritePreview {
+            linked: pairs(linked),
+            copied: pairs(copied),
+            written: written.collect(),
+            dropped: draft.dropped,
+            resumes,
+        })
+    }
+
+    /// Whether this goes on with a run that was cut short. Its table files may be whole then.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// Whether a table file of this name would take the place of another file of the output.
+    pub fn is_taken(&self, name: &str) -> bool {
+        self.draft.names().any(|taken| taken == Path::new(name))
+    }
+
+    /// Makes the output whole around its table files: `files`, which hold `tables`. The index comes last. Files that hold
+    /// restored tensors have no tables: `config.json` then stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Rewrite`] for a table file that is not in the output or collides with the rest of it, [`Error::Io`],
+    /// [`Error::DiskFull`], [`Error::Header`]. The same call after [`Rewrite::begin`] goes on.
+    pub fn finish(self, tables: &[TableInfo], files: &[PathBuf]) -> Result<RewriteReport, Error> {
+        let Rewrite { mut draft, marker, resumed, copy } = self;
+        let mut tensors = std::mem::take(&mut draft.tensors);
+        for file in files {
+            draft.add_table_file(file, &mut tensors)?;
+        }
+        sweep(&draft.output);
+        for folder in &draft.folders {
+            let path = draft.output.join(folder);
+            fs::create_dir_all(&path).context("create", &path)?;
+            sweep(&path);
+        }
+        let mut report = RewriteReport {
+            index: draft.output.join(&draft.index_name),
+            total_size: tensors.iter().map(|(_, _, bytes)| bytes).sum(),
+            linked: 0,
+            copied: 0,
+            written: Vec::new(),
+            dropped: std::mem::take(&mut draft.dropped),
+        };
+        for link in &draft.links {
+            match link.make(&draft.output.join(&link.name), copy, resumed)? {
+                Made::Link => report.linked += 1,
+                Made::Copy => report.copied += 1,
+            }
+        }
+        for rest in &draft.rests {
+            rest.write(&draft.output.join(&rest.name), resumed)?;
+            report.written.push(rest.name.clone().into());
+        }
+        for folder in &draft.folders {
+            let path = draft.output.join(folder);
+            sync_folder(&path).context("finish", &path)?;
+        }
+        if let Some(mut config) = draft.config.take() {
+            let path = draft.output.join(CONFIG);
+            if !tables.is_empty() {
+                config::add_tables(&mut config, tables).map_err(|source| source.at(&path))?;
+            }
+            write_text(&path, &(config.text(0) + "\n"), resumed)?;
+        }
+        let text = index_text(std::mem::take(&mut draft.index), &tensors, report.total_size);
+        let text = text.map_err(|source| RewriteError::Json { name: "index", source }.at(&report.index))?;
+        write_text(&report.index, &text, resumed)?;
+        marker.remove()?;
+        sync_folder(&draft.output).context("finish", &draft.output)?;
+        Ok(report)
+    }
+}
+
+impl Draft {
+    /// Reads a checkpoint and finds out what becomes of its files; the text tells apart one run from another.
+    fn read(input: &Path, output: &Path, replaced: &BTreeSet<String>) -> Result<(Draft, String), Error> {
         if !fs::metadata(input).context("open", input)?.is_dir() {
             return Err(RewriteError::NotAFolder.at(input));
         }
         refuse_inside(input, output)?;
-        let mut weights = Weights::open(input, &replaced)?;
+        let mut weights = Weights::open(input, replaced)?;
         let mut found = Found::in_folder(input)?;
-        let identity = found.identity(&replaced);
-
+        let identity = found.identity(replaced);
         let config = match found.take(CONFIG) {
             Some(link) => Some(read_config(&link.source)?),
             None => None,
@@ -247,11 +380,9 @@ impl Rewrite {
                 dropped.push(path);
                 continue;
             }
-            rests.push(Rest::new(weights.renamed(name), source, &header, &replaced));
+            rests.push(Rest::new(weights.renamed(name), source, &header, replaced));
         }
-        fs::create_dir_all(output).context("create", output)?;
-        let (marker, resumed) = Marker::open(output, &identity, force)?;
-        let mut rewrite = Rewrite {
+        let draft = Draft {
             output: output.into(),
             folders: found.folders,
             links: found.files,
@@ -261,26 +392,8 @@ impl Rewrite {
             index: weights.index,
             tensors: weights.tensors,
             config,
-            marker,
-            resumed,
-            copy: options.copy,
         };
-        if !resumed && let Err(error) = rewrite.clear(force).and_then(|()| rewrite.marker.write(&identity)) {
-            // The error that led here is the one to report.
-            let _ = rewrite.marker.remove();
-            return Err(error);
-        }
-        Ok(rewrite)
-    }
-
-    /// Whether this goes on with a run that was cut short. Its table files may be whole then.
-    pub fn is_resumed(&self) -> bool {
-        self.resumed
-    }
-
-    /// Whether a table file of this name would take the place of another file of the output.
-    pub fn is_taken(&self, name: &str) -> bool {
-        self.names().any(|taken| taken == Path::new(name))
+        Ok((draft, identity))
     }
 
     /// Everything that is made in the output, below its folder.
@@ -290,9 +403,13 @@ impl Rewrite {
         links.chain(rests).chain(self.config.iter().map(|_| Path::new(CONFIG))).chain([Path::new(&self.index_name)])
     }
 
+    fn paths(&self) -> Vec<PathBuf> {
+        self.names().map(|name| self.output.join(name)).collect()
+    }
+
     /// Refuses or removes what is in the way.
     fn clear(&self, force: bool) -> Result<(), Error> {
-        let paths: Vec<_> = self.names().map(|name| self.output.join(name)).collect();
+        let paths = self.paths();
         // All are looked at before one is removed.
         paths.iter().try_for_each(|path| refuse_existing(path, force))?;
         for path in paths {
@@ -303,67 +420,13 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Makes the output whole around its table files: `files`, which hold `tables`. The index comes last. Files that hold
-    /// restored tensors have no tables: `config.json` then stays as it is.
-    ///
-    /// # Errors
-    /// [`Error::Rewrite`] for a table file that is not in the output or collides with the rest of it, [`Error::Io`],
-    /// [`Error::DiskFull`], [`Error::Header`]. The same call after [`Rewrite::begin`] goes on.
-    pub fn finish(mut self, tables: &[TableInfo], files: &[PathBuf]) -> Result<RewriteReport, Error> {
-        let mut tensors = std::mem::take(&mut self.tensors);
-        for file in files {
-            self.add_table_file(file, &mut tensors)?;
-        }
-        sweep(&self.output);
-        for folder in &self.folders {
-            let path = self.output.join(folder);
-            fs::create_dir_all(&path).context("create", &path)?;
-            sweep(&path);
-        }
-        let mut report = RewriteReport {
-            index: self.output.join(&self.index_name),
-            total_size: tensors.iter().map(|(_, _, bytes)| bytes).sum(),
-            linked: 0,
-            copied: 0,
-            written: Vec::new(),
-            dropped: std::mem::take(&mut self.dropped),
-        };
-        for link in &self.links {
-            match link.make(&self.output.join(&link.name), self.copy, self.resumed)? {
-                Made::Link => report.linked += 1,
-                Made::Copy => report.copied += 1,
-            }
-        }
-        for rest in &self.rests {
-            rest.write(&self.output.join(&rest.name), self.resumed)?;
-            report.written.push(rest.name.clone().into());
-        }
-        for folder in &self.folders {
-            let path = self.output.join(folder);
-            sync_folder(&path).context("finish", &path)?;
-        }
-        if let Some(mut config) = self.config.take() {
-            let path = self.output.join(CONFIG);
-            if !tables.is_empty() {
-                config::add_tables(&mut config, tables).map_err(|source| source.at(&path))?;
-            }
-            write_text(&path, &(config.text(0) + "\n"), self.resumed)?;
-        }
-        let text = index_text(std::mem::take(&mut self.index), &tensors, report.total_size);
-        let text = text.map_err(|source| RewriteError::Json { name: "index", source }.at(&report.index))?;
-        write_text(&report.index, &text, self.resumed)?;
-        self.marker.remove()?;
-        sync_folder(&self.output).context("finish", &self.output)?;
-        Ok(report)
-    }
-
     /// Takes a table file's tensors into the index.
     fn add_table_file(&self, path: &Path, tensors: &mut Vec<(String, String, u64)>) -> Result<(), Error> {
         let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
         let is_here = folder.canonicalize().ok() == self.output.canonicalize().ok();
         let name = path.file_name().and_then(OsStr::to_str).filter(|_| is_here);
         let name = name.ok_or_else(|| RewriteError::Elsewhere.at(path))?;
-        if self.is_taken(name) {
+        if self.names().any(|taken| taken == Path::new(name)) {
             return Err(RewriteError::FileTaken.at(path));
         }
         let header = Header::open(path)?;
