@@ -66,7 +66,7 @@ pub fn decompress(
         let tensors = file.tables().iter().map(|table| tensors(table, options.dtype)).collect::<Result<Vec<_>, _>>()?;
         let tensors: Vec<_> = tensors.into_iter().flatten().collect();
         let layout = layout(output, &tensors)?;
-        journal::refuse(output, "decompress", options.force)?;
+        journal::refuse(&journal::peek(output)?, output, "decompress", options.force)?;
         sweep(folder_of(output));
         let mut partial = Partial::temporary(output, options.force)?;
         let bytes = layout.2;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum;
 use crate::error::{Error, IoContext};
 use crate::format::{TableInfo, Zeroed};
-use crate::output::{There, create, is_at, lock, look, open_own, partial_path, with_suffix, write_error};
+use crate::output::{create, is_at, lock, open_own, partial_path, with_suffix, write_error};
 use crate::source::FileState;
 
 /// What the name of a journal has at its end.
@@ -75,12 +75,14 @@ pub(crate) fn journal_path(output: &Path) -> PathBuf {
 }
 
 /// Refuses to write over the unfinished output of a compression: it is hours of somebody's work.
-pub(crate) fn refuse(output: &Path, command: &str, force: bool) -> Result<(), Error> {
-    if !force && !matches!(look(&journal_path(output))?, There::Nothing) {
-        let (path, got, expected) = (partial_path(output), "compress".into(), command.into());
-        return Err(Error::OtherRun { path, what: "the command", got, expected });
+pub(crate) fn refuse(account: &Account, output: &Path, command: &str, force: bool) -> Result<(), Error> {
+    match account {
+        Account::Run(..) | Account::Damaged if !force => {
+            let (path, got, expected) = (partial_path(output), "compress".into(), command.into());
+            Err(Error::OtherRun { path, what: "the command", got, expected })
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// What the journal of an output says, without taking hold of it.

@@ -37,13 +37,14 @@ mod verify;
 
 pub use compress::{
     CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, Preview, ScaleMode, SegmentPlan, compress,
-    compress_file, finished, join, preview, rate_segments,
+    compress_file, finished, is_begun, join, preview, rate_segments,
 };
 pub use decompress::{DecompressOptions, RestoredDtype, decompress};
 pub use error::Error;
 pub use file::TableFile;
 pub use footprint::{Footprint, OnGpus};
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
+pub use output::NewFile;
 pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewritePreview, RewriteReport};
 pub use stream::{Progress, Stage, Update, quiet};
 pub use verify::{Damage, Fault, VerifyOptions, VerifyReport, VerifyTable, verify};

@@ -11,7 +11,7 @@ use condprog_table::format::TableInfo;
 use condprog_table::source::{Checkpoint, RowSource, SourceInfo, SourcePart};
 use condprog_table::{
     CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, RewriteOptions, SegmentPlan, compress,
-    finished, preview, rate_segments,
+    finished, is_begun, preview, rate_segments,
 };
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         return dry_run::report(&sources, &seen, whole.as_ref(), &selected.left_out, ui);
     }
     // Says at once what is wrong with the rest of the checkpoint, before hours of work.
-    let rewrite = match arguments.whole {
+    let mut rewrite = match arguments.whole {
         true => Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, rewriting)?),
         false => None,
     };
@@ -83,7 +83,20 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     };
     let report = match earlier {
         Some(report) => CompressReport { resumed_rows: report.tables.iter().map(|table| table.rows).sum(), ..report },
-        None => ui.job(Again::Resumes, |progress| compress(&mut sources, &output, &options, progress))?,
+        None => {
+            let made = ui.job(Again::Resumes, |progress| compress(&mut sources, &output, &options, progress));
+            match (made, rewrite) {
+                (Ok(report), kept) => {
+                    rewrite = kept;
+                    report
+                }
+                (Err(error), begun) => {
+                    // A run that was refused leaves nothing.
+                    begun.filter(|_| !is_begun(&output)).into_iter().for_each(Rewrite::abandon);
+                    return Err(error);
+                }
+            }
+        }
     };
     let rewritten = rewrite.map(|rewrite| rewrite.finish(&report.tables, &report.files)).transpose()?;
     let left_out = selected.left_out;

@@ -41,10 +41,18 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     // What a run before this has restored is not known to be of the same table: it is done again.
     let options =
         DecompressOptions { force: options.force || rewrite.as_ref().is_some_and(Rewrite::is_resumed), ..options };
-    let written = ui.job(Again::Restarts, |progress| decompress(&file, &output, &options, progress))?;
-    if let Some(rewrite) = rewrite {
-        rewrite.finish(&[], std::slice::from_ref(&output))?;
-    }
+    let written = match (ui.job(Again::Restarts, |progress| decompress(&file, &output, &options, progress)), rewrite) {
+        (Ok(written), None) => written,
+        (Ok(written), Some(rewrite)) => {
+            rewrite.finish(&[], std::slice::from_ref(&output))?;
+            written
+        }
+        (Err(error), rewrite) => {
+            // A run that failed leaves nothing.
+            rewrite.into_iter().for_each(Rewrite::abandon);
+            return Err(error);
+        }
+    };
     let dtype = arguments.dtype.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
     let tables =
         file.tables().iter().map(|table| json!({ "name": table.source.name, "rows": table.rows, "dim": table.dim }));

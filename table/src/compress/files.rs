@@ -420,8 +420,8 @@ fn report(plan: Plan, file_bytes: u64) -> Result<CompressReport, Error> {
 
 /// The report on an output that is there as planned, none of it unfinished.
 pub(super) fn finished(mut plan: Plan, non_finite: NonFinite) -> Result<Option<CompressReport>, Error> {
-    for output in plan.outputs() {
-        if !matches!(look(&partial_path(output))?, There::Nothing) {
+    for name in plan.working_names() {
+        if !matches!(look(&name)?, There::Nothing) {
             return Ok(None);
         }
     }

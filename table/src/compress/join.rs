@@ -13,7 +13,7 @@ use crate::checksum;
 use crate::error::Error;
 use crate::file::{TableFile, block_range};
 use crate::format::{KEY_PART, SegmentInfo};
-use crate::journal;
+use crate::journal::{self, Journal};
 use crate::stream::{Counter, Progress, Stage};
 
 /// How to join.
@@ -49,15 +49,18 @@ pub fn join(
     let mut plan = Plan::new(whole, output, None)?;
     let inputs: Vec<_> = parts.iter().flat_map(|part| part.file.files()).collect();
     files::refuse_inputs(&plan, &inputs)?;
-    journal::refuse(output, "join", options.force)?;
+    // Held to the end, so that nobody else writes this output; it stays empty.
+    let (journal, account) = Journal::open(output, plan.file_bytes())?;
+    journal::refuse(&account, output, "join", options.force)?;
     // Joining starts over: what a killed one has left is of no use, but for files that have their names already.
     let past = Past { resumes: false, journal: "missing", starts_over: true, force: options.force };
     let mut files = Files::open(&plan, past)?;
     let mut counter = Counter::new(Stage::Join, progress, 0, plan.rows());
     let joined = copy(&parts, &pieces, &mut plan, &mut files, &mut counter)
         .and_then(|finished| files.finish(plan, &finished, options.force));
-    if joined.is_err() {
-        files.discard();
+    match joined {
+        Ok(_) => journal.remove()?,
+        Err(_) => files.discard(),
     }
     joined
 }

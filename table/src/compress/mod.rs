@@ -270,6 +270,11 @@ pub fn preview(
     })
 }
 
+/// Whether a run with this output was cut short, and left something that the same call goes on with.
+pub fn is_begun(output: impl AsRef<Path>) -> bool {
+    !matches!(journal::peek(output.as_ref()), Ok(Account::None))
+}
+
 /// What [`compress()`] with these arguments has written, if its files are there and whole, and none of the output is
 /// unfinished.
 ///

@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `partial.rs` | files on their way to a name: unfinished table files, which resume, and temporaries, which do not |
+//! | `new_file.rs` | temporaries for those who use this crate |
 //! | `space.rs` | whether the disk has room |
 //!
 //! Three rules keep what belongs to others: a file is created only where nothing is; nothing is written to that was
@@ -15,9 +16,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
 
+mod new_file;
 mod partial;
 mod space;
 
+pub use new_file::NewFile;
 pub(crate) use partial::{Earlier, Partial, create, is_at, lock, open_own, partial_path, peek_partial, sweep};
 pub(crate) use space::{free_bytes, refuse_full};
 

@@ -10,7 +10,6 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -103,11 +102,13 @@ impl Partial {
     pub(crate) fn temporary(output: &Path, force: bool) -> Result<Partial, Error> {
         refuse_existing(output, force)?;
         let folder = folder_of(output);
-        for _ in 0..TRIES {
-            let path = folder.join(temporary_name(RandomState::new().build_hasher().finish() as u32));
+        let first = checksum::of(output.file_name().unwrap_or_default().as_encoded_bytes()) as u32;
+        for number in 0..TRIES as u32 {
+            let path = folder.join(temporary_name(first.wrapping_add(number)));
             let Some(file) = create_as(&path, output)? else { continue };
+            lock(&file, output, output)?;
             // Whoever swept between these two calls has taken it for an old one.
-            if hold(&file, &path, output)? {
+            if is_at(&file, &path) {
                 return Ok(Partial { output: output.into(), path, file, length: 0, run: None });
             }
         }
@@ -151,6 +152,11 @@ impl Partial {
     pub(crate) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.write_all(bytes));
         written.map_err(|error| self.write_error(error))
+    }
+
+    /// Writes some of some bytes behind those that were written last.
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
     }
 
     /// Reads some bytes.

@@ -178,6 +178,7 @@ pub struct Rewrite {
     marker: Marker,
     resumed: bool,
     copy: bool,
+    made_folder: bool,
 }
 
 /// What would become of the files of a checkpoint.
@@ -245,15 +246,28 @@ impl Rewrite {
     ) -> Result<Rewrite, Error> {
         let (input, output, force) = (input.as_ref(), output.as_ref(), options.force);
         let (draft, identity) = Draft::read(input, output, &replaced)?;
+        let made_folder = matches!(look(output)?, There::Nothing);
         fs::create_dir_all(output).context("create", output)?;
         let (marker, resumed) = Marker::open(output, &identity, force)?;
-        let mut rewrite = Rewrite { draft, marker, resumed, copy: options.copy };
+        let mut rewrite = Rewrite { draft, marker, resumed, copy: options.copy, made_folder };
         if !resumed && let Err(error) = rewrite.draft.clear(force).and_then(|()| rewrite.marker.write(&identity)) {
-            // The error that led here is the one to report.
-            let _ = rewrite.marker.remove();
+            rewrite.abandon();
             return Err(error);
         }
         Ok(rewrite)
+    }
+
+    /// Takes back what [`Rewrite::begin`] has made, when nothing else was: there is nothing to go on with then.
+    pub fn abandon(self) {
+        if self.resumed {
+            return;
+        }
+        // The error that led here is the one to report.
+        let _ = self.marker.remove();
+        if self.made_folder {
+            // Where something is in it, it stays.
+            let _ = fs::remove_dir(&self.draft.output);
+        }
     }
 
     /// What [`Rewrite::begin`] with these arguments and [`Rewrite::finish`] would make, table files aside, after every
@@ -305,7 +319,7 @@ impl Rewrite {
     /// [`Error::Rewrite`] for a table file that is not in the output or collides with the rest of it, [`Error::Io`],
     /// [`Error::DiskFull`], [`Error::Header`]. The same call after [`Rewrite::begin`] goes on.
     pub fn finish(self, tables: &[TableInfo], files: &[PathBuf]) -> Result<RewriteReport, Error> {
-        let Rewrite { mut draft, marker, resumed, copy } = self;
+        let Rewrite { mut draft, marker, resumed, copy, .. } = self;
         let mut tensors = std::mem::take(&mut draft.tensors);
         for file in files {
             draft.add_table_file(file, &mut tensors)?;

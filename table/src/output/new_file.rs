@@ -1,0 +1,72 @@
+//! Files that others write through this crate's rules.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::{Partial, folder_of, refuse_existing, refuse_same, sweep};
+use crate::error::Error;
+
+/// A file that gets its name when it is whole and on the disk. Until then it is a temporary beside it, which goes with
+/// this value; what a killed program has left, the next one removes.
+#[derive(Debug)]
+pub struct NewFile {
+    partial: Option<Partial>,
+    force: bool,
+}
+
+impl NewFile {
+    /// Refuses an output that is one of the inputs, under whatever name, or is there and no regular file, forced or not;
+    /// without force, whatever is there.
+    ///
+    /// # Errors
+    /// [`Error::SameFile`], [`Error::NotAFile`], [`Error::OutputExists`], [`Error::Io`].
+    pub fn check<'a>(
+        output: impl AsRef<Path>,
+        inputs: impl IntoIterator<Item = &'a Path>,
+        force: bool,
+    ) -> Result<(), Error> {
+        inputs.into_iter().try_for_each(|input| refuse_same(input, output.as_ref()))?;
+        refuse_existing(output.as_ref(), force)
+    }
+
+    /// Creates the temporary.
+    ///
+    /// # Errors
+    /// As [`NewFile::check`].
+    pub fn create(output: impl AsRef<Path>, force: bool) -> Result<NewFile, Error> {
+        let output = output.as_ref();
+        sweep(folder_of(output));
+        Ok(NewFile { partial: Some(Partial::temporary(output, force)?), force })
+    }
+
+    /// Makes the file durable and gives it its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::OutputExists`] when something has come there since.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let Some(partial) = self.partial.take() else { return Ok(()) };
+        let finished = partial.finish(self.force);
+        if finished.is_err() {
+            partial.discard();
+        }
+        finished
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.partial.as_mut().map_or(Ok(0), |partial| partial.append(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(partial) = self.partial.take() {
+            partial.discard();
+        }
+    }
+}
