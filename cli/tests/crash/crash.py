@@ -2,9 +2,9 @@
 
     python crash.py CONDPROG SHIM FOLDER [--scenario NAME]... [--quick] [--verbose]
 
-Every scenario (`scenarios.py`) is run with every fault at every system call that changes a file (`faults.py`), with every
-trap under every name that it writes (`traps.py`), and twice at once with one run waiting before each call (`races.py`).
-The names of working files are nowhere here: they are those of which the shim says that they are written.
+Every scenario (`scenarios.py`) is run with every fault at every system call that changes a file (`faults.py`), with
+every trap under every name that it writes (`traps.py`), and twice at once with one run waiting before each call
+(`races.py`). The names of working files are nowhere here: they are those of which the shim says that they are written.
 
 Which calls there are is checked against the kernel's table in `shim.c`. It was compared with what strace sees, of every
 scenario:
@@ -20,7 +20,7 @@ import os
 import shutil
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from scenarios import SCENARIOS
 
 PROCESSES = 2
 # All together; the whole takes three minutes on two cores.
-SECONDS = 900
+SECONDS = 1500
 # Of one kind, unless --verbose is given.
 MOST_MESSAGES = 5
 # With --quick.
@@ -61,34 +61,38 @@ def run_case(reference, number, check, end):
     except AssertionError as error:
         return [f"the test itself: {error}"]
     finally:
-        for path in reference.work.glob(f"case-{number}*"):
-            if path.suffix in (".log", ".ready", ".go"):
-                path.unlink()
-            elif path.name in (f"case-{number}", f"case-{number}-forced"):
-                shutil.rmtree(path)
+        for path in [folder, *reference.work.glob(f"{folder.name}-*")]:
+            shutil.rmtree(path)
+        for path in reference.work.glob(f"{folder.name}.*"):
+            path.unlink()
+
+
+def undisturbed(reference):
+    """Sources are what they were after a run to which nothing happens."""
+    yield "undisturbed", "nothing", lambda _: [f"a: {what}" for what in reference.harm]
 
 
 def run_scenario(reference, pool, arguments, end):
-    """Runs all cases, says what failed, and returns how many there were and failed, by mode."""
-    cases = [*faults.cases(reference), *traps.cases(reference), *races.cases(reference)]
+    """Runs all cases, says what failed, and returns how many there were and failed."""
+    name = reference.scenario.name
+    cases = [case for kind in (undisturbed, faults.cases, traps.cases, races.cases) for case in kind(reference)]
     cases = cases[:: EVERY if arguments.quick else 1]
     jobs = [pool.submit(run_case, reference, number, check, end) for number, (_, _, check) in enumerate(cases)]
-    done, failed, letters = Counter(), Counter(), Counter()
+    done, failed, letters = Counter(), Counter(), defaultdict(Counter)
     for (mode, what, _), job in zip(cases, jobs):
         done[mode] += 1
         if not (failures := job.result()):
             continue
         failed[mode] += 1
-        letters.update({failure[0] for failure in failures if failure[1:2] == ":"})
+        letters[mode].update({failure[0] for failure in failures if failure[1:2] == ":"})
         if failed[mode] <= MOST_MESSAGES or arguments.verbose:
-            more = f" (and {len(failures) - 1} more)" if len(failures) > 1 and not arguments.verbose else ""
             shown = failures if arguments.verbose else failures[:1]
-            print(f"  FAILED {reference.scenario.name}, {mode}: {what}: {'; '.join(shown)}{more}", flush=True)
+            more = f" (and {len(failures) - 1} more)" if len(failures) > len(shown) else ""
+            print(f"  FAILED {name}, {mode}, {what}: {'; '.join(shown)}{more}", flush=True)
     for mode in done:
-        print(f"{reference.scenario.name:24} {mode:20} {done[mode]:4} cases, {failed[mode]} failed", flush=True)
-    print(f"{reference.scenario.name:24} {len(reference.seen)} states in which faults left the folder", flush=True)
-    if letters:
-        print(f"{reference.scenario.name:24} failed by check: {dict(sorted(letters.items()))}", flush=True)
+        why = "".join(f", {count} by {letter}" for letter, count in sorted(letters[mode].items()))
+        print(f"{name:24} {mode:20} {done[mode]:4} cases, {failed[mode]} failed{why}", flush=True)
+    print(f"{name:24} left in {len(reference.seen)} different states by faults", flush=True)
     return done.total() - failed.total(), failed.total()
 
 

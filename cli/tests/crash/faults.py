@@ -6,10 +6,12 @@
 | b | no output has its name before it is whole; no unfinished file passes `verify` |
 | c | the same command, given again, ends well and leaves what an undisturbed run leaves, and nothing else |
 | d | so it does with --force, which messages suggest |
-| e | a failed call gives status 1 and a message with the file's name, or an output that is right |
+| e | another command with the same output may refuse; it, or it with --force, ends well and leaves what it should |
+| f | a failed call gives status 1 and a message with the file's name, or an output that is right |
 """
 
 import os
+from functools import partial
 
 import files
 from harness import KILLED, number_of
@@ -24,11 +26,10 @@ ERRORS = ["ENOSPC", "EIO", "EINTR", "short"]
 def cases(reference):
     """Every mode at every call: `(mode, what, check)`."""
     for mode in KILLS + ERRORS:
+        check = kill if mode in KILLS else fail
         for call in reference.calls:
-            if mode in ("torn", "short") and call.name not in WRITES:
-                continue
-            check = kill if mode in KILLS else fail
-            yield mode, str(call), lambda folder, check=check, mode=mode, call=call: check(reference, folder, mode, call)
+            if mode not in ("torn", "short") or call.name in WRITES:
+                yield mode, str(call), partial(check, reference, mode, call)
 
 
 def ended_at(reference, log, call):
@@ -37,7 +38,7 @@ def ended_at(reference, log, call):
     assert last[:2] == [str(call.number), call.name], f"{reference.scenario.name}: met {last}, expected {call}"
 
 
-def kill(reference, folder, mode, call):
+def kill(reference, mode, call, folder):
     log, before = folder.with_suffix(".log"), files.look(folder)
     how = "before" if mode == "twice" else mode
     run = reference.condprog.run(folder, reference.scenario.command, at=call.number, how=how, log=log)
@@ -53,20 +54,21 @@ def kill(reference, folder, mode, call):
     return check_state(reference, folder, before) + check_again(reference, folder)
 
 
-def fail(reference, folder, mode, call):
+def fail(reference, mode, call, folder):
     before = files.look(folder)
     how = mode if mode == "short" else number_of(mode)
     run = reference.condprog.run(folder, reference.scenario.command, at=call.number, how=how)
     failures = check_state(reference, folder, before)
     if fault := run.fault():
-        failures.append(f"e: {fault}")
+        failures.append(f"f: {fault}")
     elif run.status == 0:
-        return failures + [f"e: ended well, but {what}" for what in files.differences(reference.whole, files.look(folder))]
+        different = files.differences(reference.whole, files.look(folder))
+        return failures + [f"f: ended well, but {what}" for what in different]
     elif mode == "short" or mode == "EINTR" and call.name in RETRIED:
-        failures.append(f"e: nothing was wrong, but {run}")
+        failures.append(f"f: nothing was wrong, but {run}")
     # A working file stands for its output.
     elif not any(os.path.basename(name) in run.stderr for name in (*call.files, *reference.made)):
-        failures.append(f"e: the message names no file: {run}")
+        failures.append(f"f: the message names no file: {run}")
     return failures + check_again(reference, folder)
 
 
@@ -78,13 +80,15 @@ def check_state(reference, folder, before):
 
 
 def check_again(reference, folder):
-    """The same command in the folder as it was left, and with --force in a copy of it; once for every state in which a
-    folder can be left, however many faults leave it so."""
+    """What comes after a fault: the same command in the folder as it was left, and others in copies of it. Once for
+    every state in which a folder can be left, however many faults leave it so."""
     state = files.fingerprint(files.look(folder))
     if state not in reference.seen:
-        twin = folder.with_name(f"{folder.name}-forced")
-        files.copy(folder, twin)
-        reference.seen[state] = again(reference, folder, "c", []) + again(reference, twin, "d", ["--force"])
+        copies = [folder.with_name(f"{folder.name}-{what}") for what in ("forced", "other")]
+        for copied in copies:
+            files.copy(folder, copied)
+        failures = again(reference, folder, "c", []) + again(reference, copies[0], "d", ["--force"])
+        reference.seen[state] = failures + another(reference, copies[1])
     return reference.seen[state]
 
 
@@ -103,3 +107,22 @@ def again(reference, folder, letter, options):
     else:
         failures += [f"{letter}: {what}: {left}" for left in files.differences(reference.whole, after)]
     return failures
+
+
+def another(reference, folder):
+    """A user who has decided otherwise: another command, and with --force where that is refused."""
+    before, failures = files.look(folder), []
+    sources = {name: before[name] for name in before.keys() & reference.names}
+    for options in ([], ["--force"]):
+        what = "another command" + (", with --force" if options else "")
+        run = reference.condprog.run(folder, [*reference.scenario.other, *options])
+        after = files.look(folder)
+        failures += [f"a: {what}: {change}" for change in files.changes(sources, after, reference.may_gain_links)]
+        if fault := run.fault():
+            return [*failures, f"e: {what}: {fault}"]
+        if run.status == 0:
+            # Finished files of the first command may stay.
+            old = {name for name in reference.made & before.keys() if before[name].same_content(reference.whole[name])}
+            got = {name: entry for name, entry in after.items() if name not in old - reference.other.keys()}
+            return failures + [f"e: {what}: {left}" for left in files.differences(reference.other, got)]
+    return [*failures, f"e: {what}: {run}"]

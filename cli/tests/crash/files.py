@@ -64,8 +64,8 @@ def fingerprint(state):
 
 
 def copy(folder, to):
-    """Copies a folder of files, folders and symbolic links, with their modes and times. Files that were one under several
-    names are so in the copy."""
+    """Copies a folder of files, folders and symbolic links, with their modes and times. Files that were one under
+    several names are so in the copy."""
     first_names = {}
     for path, folders, files in os.walk(folder):
         target = os.path.join(to, os.path.relpath(path, folder))

@@ -109,26 +109,28 @@ class Reference:
         # What the same command makes of states in which a fault has left the folder: failures by fingerprint.
         self.seen = {}
         self.may_gain_links = scenarios.weights(self.sources) if scenario.links_weights else frozenset()
-        self.calls, plain = self._log("first")
-        again, _ = self._log("second")
-        assert [call.name for call in self.calls] == [call.name for call in again], f"{scenario.name}: not the same twice"
+        # What even an undisturbed run does to its sources, in words.
+        self.harm = []
+        self.calls, self.whole = self._log("first", scenario.command)
+        again, _ = self._log("second", scenario.command)
+        _, self.other = self._log("other", scenario.other)
+        names = [[call.name for call in calls] for calls in (self.calls, again)]
+        assert names[0] == names[1], f"{scenario.name}: other calls the second time"
         # Those that are the same in every run.
         self.written = {name for call in self.calls for name in call.files} - self.names - {"."}
         self.written &= {name for call in again for name in call.files}
         assert all(not name.startswith("..") for name in self.written), self.written
         assert all(call.name != "mmap" for call in self.calls), f"{scenario.name}: writes through a mapping"
-        self.made = plain.keys() - self.names
-        self.whole = plain
+        self.made = self.whole.keys() - self.names
 
-    def _log(self, name):
+    def _log(self, name, command):
         """The calls of a run that nothing happens to, and what is in the folder then."""
         folder, log = self.fresh(name), self.work / f"{name}.log"
         before = files.look(folder)
-        run = self.condprog.run(folder, self.scenario.command, log=log)
+        run = self.condprog.run(folder, command, log=log)
         assert run.status == 0, f"{self.scenario.name}: {run}"
         after = files.look(folder)
-        for change in files.changes(before, after, self.may_gain_links):
-            print(f"  UNDISTURBED {self.scenario.name}: {change}", flush=True)
+        self.harm += files.changes(before, after, self.may_gain_links)
         shutil.rmtree(folder)
         return read_log(log, folder), after
 
@@ -157,7 +159,8 @@ class Reference:
         for name in sorted(state.keys() - self.names - self.made):
             entry = state[name]
             # An unfinished file starts with zeros, a journal is text.
-            if entry.kind != "file" or not entry.head.strip(b"\0") or entry.head[:1] == b"{" or entry.content in outputs:
+            is_other = entry.kind != "file" or not entry.head.strip(b"\0") or entry.head[:1] == b"{"
+            if is_other or entry.content in outputs:
                 continue
             if self.condprog.run(folder, ["verify", name]).status == 0:
                 found.append(f"{name} is unfinished, and verify says that it is sound")

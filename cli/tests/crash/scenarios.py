@@ -26,6 +26,8 @@ class Scenario:
     """Makes the sources in a folder: `make(condprog, folder)`."""
     command: list
     """What is run there."""
+    other: list
+    """Another command with the same output."""
     input: str
     """The file among the sources that the command reads first."""
     last: str | None = None
@@ -81,10 +83,11 @@ def single_checkpoint(_, folder):
 
 
 def indexed_checkpoint(_, folder):
-    """One file with tables and other weights, one with a table alone, one with other weights alone."""
+    """One file with tables and other weights, one with a table alone, one with other weights, of which one could be
+    compressed too."""
     checkpoint = folder / "model"
     checkpoint.mkdir()
-    files = [{"t.a": [12, 16], "norm": [8]}, {"t.b": [8, 16]}, {"head.weight": [6, 8]}]
+    files = [{"t.a": [12, 16], "norm": [8]}, {"t.b": [8, 16]}, {"head.weight": [6, 8], "bias": [4]}]
     weight_map, size = {}, 0
     for number, tensors in enumerate(files, 1):
         name = f"model-{number:05}-of-00003.safetensors"
@@ -124,52 +127,59 @@ def table_and_checkpoint(condprog, folder):
     run(condprog, folder, "compress", "model", "-o", "table.safetensors", *TABLES, *CODING)
 
 
-def whole(layout, make, checkpoint, weights):
+def whole(layout, make, checkpoint, weights, *other):
     command = ["compress", checkpoint, "-o", "whole", "--whole", *TABLES, *FEW_BLOCKS, *SHARDS]
     index = "whole/model.safetensors.index.json"
-    return Scenario(f"compress-whole-{layout}", make, command, f"{checkpoint}/{weights}", index, True)
+    return Scenario(
+        f"compress-whole-{layout}", make, command, [*command, *other], f"{checkpoint}/{weights}", index, True
+    )
 
 
 OUT = ["-o", "out.safetensors"]
 INDEX = "out.safetensors.index.json"
 PARTS = [f"part-{part}.safetensors" for part in (2, 0, 1)]
 INDEXED = "model-00001-of-00003.safetensors"
+COMPRESS = ["compress", "in.safetensors", *OUT, *TABLES, *CODING]
+DECOMPRESS = ["decompress", "table.safetensors", *OUT, "--dtype"]
+WHOLE_AGAIN = ["decompress", "table.safetensors", "-o", "whole", "--whole", "model", "--dtype"]
+ROWS = ["rows", "table.safetensors", "--tensor", "t.a", "-o", "out.npy", "--ids"]
+ANOTHER_RATE = ["--rate", "3"]
+# One file of weights is then not linked, but written without its table.
+ANOTHER_TABLE = ["--tensor", "head.*"]
 SCENARIOS = [
-    Scenario("compress", source, ["compress", "in.safetensors", *OUT, *TABLES, *CODING], "in.safetensors"),
+    Scenario("compress", source, COMPRESS, [*COMPRESS, *ANOTHER_RATE], "in.safetensors"),
     Scenario(
         "compress-sharded",
         source,
-        ["compress", "in.safetensors", *OUT, *TABLES, *CODING, *SHARDS],
+        [*COMPRESS, *SHARDS],
+        [*COMPRESS, *SHARDS, *ANOTHER_RATE],
         "in.safetensors",
         INDEX,
     ),
     Scenario(
         "compress-part",
         source,
-        ["compress", "in.safetensors", *OUT, *TABLES, *CODING, "--part", "1/2"],
+        [*COMPRESS, "--part", "1/2"],
+        [*COMPRESS, "--part", "0/2"],
         "in.safetensors",
     ),
-    Scenario("join", parts(), ["join", *PARTS, *OUT], PARTS[0]),
-    Scenario("join-sharded", parts(*SHARDS), ["join", *PARTS, *OUT], PARTS[0], INDEX),
-    whole("single", single_checkpoint, "model", "model.safetensors"),
-    whole("indexed", indexed_checkpoint, "model", INDEXED),
-    whole("nested", nested_checkpoint, "model", "model.safetensors"),
-    whole("cached", cached_checkpoint, "cache/snapshots/0123abcd", INDEXED),
-    Scenario("decompress", table, ["decompress", "table.safetensors", *OUT, "--dtype", "f32"], "table.safetensors"),
+    Scenario("join", parts(), ["join", *PARTS, *OUT], COMPRESS, PARTS[0]),
+    Scenario("join-sharded", parts(*SHARDS), ["join", *PARTS, *OUT], [*COMPRESS, *SHARDS], PARTS[0], INDEX),
+    whole("single", single_checkpoint, "model", "model.safetensors", *ANOTHER_RATE),
+    whole("indexed", indexed_checkpoint, "model", INDEXED, *ANOTHER_TABLE),
+    whole("nested", nested_checkpoint, "model", "model.safetensors", *ANOTHER_RATE),
+    whole("cached", cached_checkpoint, "cache/snapshots/0123abcd", INDEXED, *ANOTHER_TABLE),
+    Scenario("decompress", table, [*DECOMPRESS, "f32"], [*DECOMPRESS, "bf16"], "table.safetensors"),
     Scenario(
         "decompress-whole",
         table_and_checkpoint,
-        ["decompress", "table.safetensors", "-o", "whole", "--whole", "model", "--dtype", "f32"],
+        [*WHOLE_AGAIN, "f32"],
+        [*WHOLE_AGAIN, "bf16"],
         "table.safetensors",
         "whole/model.safetensors.index.json",
         True,
     ),
-    Scenario(
-        "rows",
-        table,
-        ["rows", "table.safetensors", "--tensor", "t.a", "--ids", "7,0,11,3", "-o", "out.npy"],
-        "table.safetensors",
-    ),
+    Scenario("rows", table, [*ROWS, "7,0,11,3"], [*ROWS, "5"], "table.safetensors"),
 ]
 
 

@@ -18,8 +18,8 @@
  *
  * The process must not start others: a filter outlives exec, its handler does not.
  *
- * Writing to a file through a shared mapping is stores, not calls. The mapping itself is counted, as `mmap`, and crash.py
- * does not accept one.
+ * Writing to a file through a shared mapping is stores, not calls. The mapping itself is counted, as `mmap`, and the
+ * driver does not accept one.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -9,6 +9,7 @@ when the trap is gone.
 import os
 import shutil
 import stat
+from functools import partial
 
 import files
 from scenarios import UNRELATED
@@ -27,9 +28,7 @@ def cases(reference):
                 continue
             for options in ([], ["--force"]):
                 mode = "trap, forced" if options else "trap"
-                yield mode, f"{name} is {kind}", lambda folder, arguments=(name, kind, options): check(
-                    reference, folder, *arguments
-                )
+                yield mode, f"{name} is {kind}", partial(check, reference, name, kind, options)
 
 
 def is_one_file(reference):
@@ -60,7 +59,7 @@ def put(reference, folder, name, kind):
         source.rename(path)
 
 
-def check(reference, folder, name, kind, options):
+def check(reference, name, kind, options, folder):
     put(reference, folder, name, kind)
     command = list(reference.scenario.command)
     if kind == "the source":
