@@ -14,7 +14,7 @@ CODING = ["--effort", "0", "--block-rows", "4"]
 # Where many blocks would be those of other scenarios again.
 FEW_BLOCKS = ["--effort", "0", "--block-rows", "8"]
 TABLES = ["--tensor", "t.*"]
-SHARDS = ["--shard-size", "70"]
+SHARDS = ["--shard-size", "80"]
 # What no command has to do with.
 UNRELATED = "notes.txt"
 
