@@ -31,7 +31,7 @@ from harness import Condprog, Reference
 from scenarios import SCENARIOS
 
 PROCESSES = 2
-# All together, against a hang: two idle cores take a few minutes.
+# All together, against a hang: two idle cores take a few minutes, mostly of the system's time.
 SECONDS = 1500
 # Of one kind, unless --verbose is given.
 MOST_MESSAGES = 5
