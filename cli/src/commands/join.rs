@@ -1,12 +1,11 @@
 //! `condprog join`
 
 use condprog_table::{JoinOptions, join};
-use serde_json::json;
-
 use super::compress::{lines, written};
 use crate::Outcome;
 use crate::arguments::Join;
 use crate::error::Error;
+use crate::text::path_text;
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Join, ui: &Ui) -> Result<Outcome, Error> {
@@ -15,8 +14,8 @@ pub(crate) fn run(arguments: &Join, ui: &Ui) -> Result<Outcome, Error> {
     let report = join(&arguments.parts, &arguments.output, &options, &|update| progress.step(update))?;
     drop(progress);
     let mut object = written(&report);
-    object["parts"] = json!(arguments.parts);
-    object["output"] = json!(arguments.output);
+    object["parts"] = arguments.parts.iter().map(path_text).collect();
+    object["output"] = path_text(&arguments.output).into();
     ui.print("join", object, || lines(&report, &arguments.output))?;
     Ok(Outcome::Done)
 }

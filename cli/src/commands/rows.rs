@@ -1,20 +1,23 @@
 //! `condprog rows`
 
+use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use condprog_core::decoder::names_row;
-use condprog_core::{BatchError, Dtype, Missing, Output, Table};
+use condprog_core::{BatchError, Dtype, Missing, Output, Table, TableShape};
+use condprog_cpu::Level;
 use condprog_table::TableFile;
 use half::{bf16, f16};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
 use crate::Outcome;
-use crate::arguments::Rows;
-use crate::backend::{self, AnyDecoder};
+use crate::arguments::{Backend, Rows};
+use crate::backend::{self, AnyDecoder, Cpu, Place};
 use crate::error::Error;
-use crate::text::{count, plural};
+use crate::measure::Stages;
+use crate::text::{count, path_text, plural};
 use crate::ui::Ui;
 use crate::{ids, npy};
 
@@ -31,9 +34,8 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
         Some(path) => ids::read(path)?,
         None => arguments.ids.clone(),
     };
-    let segments = file.segments(name)?;
-    let table = Table::new(&segments).expect("checked when the file was opened");
-    let (shape, missing) = (table.shape(), Missing::from(arguments.missing));
+    let (table, missing) = (file.table(name)?, Missing::from(arguments.missing));
+    let shape = TableShape { rows: table.rows, dim: table.dim };
     // The whole request is refused before anything is written.
     if missing == Missing::Error
         && let Some(position) = ids.iter().position(|&id| !names_row(id, shape.rows))
@@ -41,16 +43,25 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
         return Err(BatchError::MissingRow { position, id: ids[position], rows: shape.rows }.into());
     }
     let place = backend::place(arguments.backend, arguments.level.level)?;
-    let decoder = place.open(table)?;
+    // A processor reads the records of the rows that are asked for; a device takes the table into its memory.
+    let (records, segments);
+    let decoder = if arguments.backend == Backend::Cpu {
+        let level = arguments.level.level.map_or_else(Level::detect, Level::supported)?;
+        Box::new(Picking { file: &file, name, cpu: Cpu(level) })
+    } else {
+        records = file.load(name)?;
+        segments = records.segments();
+        place.open(Table::new(&segments).expect("checked when the file was opened"))?
+    };
     let request = Request { decoder: &*decoder, ids: &ids, missing, dtype: arguments.dtype.into(), dim: shape.dim };
     let about = json!({
-        "table": arguments.table,
+        "table": path_text(&arguments.table),
         "name": name,
         "backend": place.name(),
         "device": place.device(),
         "dtype": request.dtype.name(),
         "dim": shape.dim,
-        "output": arguments.output,
+        "output": arguments.output.as_ref().map(path_text),
         "ids": ids,
     });
     match &arguments.output {
@@ -86,6 +97,26 @@ fn table_name<'a>(file: &'a TableFile, name: Option<&str>) -> Result<&'a str, Er
             let path = file.path().display();
             Err(Error::Usage(format!("{path} has {} tables, expected --tensor with one of {names:?}", names.len())))
         }
+    }
+}
+
+/// Decodes each request from the records of its rows alone, which are read for it.
+struct Picking<'a> {
+    file: &'a TableFile,
+    name: &'a str,
+    cpu: Cpu,
+}
+
+impl AnyDecoder for Picking<'_> {
+    fn decode(&self, ids: &[i64], missing: Missing, output: Output<'_>) -> Result<(), Error> {
+        let picked = self.file.pick(self.name, ids)?;
+        let segments = picked.segments();
+        let table = Table::new(&segments).expect("checked when the file was opened");
+        self.cpu.open(table)?.decode(picked.ids(), missing, output)
+    }
+
+    fn decode_in_stages(&self, _: &[i64], _: Output<'_>) -> Result<Option<Stages>, Error> {
+        Ok(None)
     }
 }
 
@@ -163,8 +194,11 @@ impl Request<'_> {
         npy::write_header(&mut file, self.dtype, self.ids.len(), self.dim).map_err(io)?;
         self.each_chunk(|values| file.write_all(&values.to_bytes()).map_err(io))?;
         let file: NamedTempFile = file.into_inner().map_err(|error| io(error.into_error()))?;
+        file.as_file().sync_all().map_err(io)?;
         let kept = if force { file.persist(output) } else { file.persist_noclobber(output) };
         match kept {
+            // The name lasts when its folder does.
+            Ok(_) if cfg!(unix) => fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io),
             Ok(_) => Ok(()),
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
             Err(error) => Err(io(error.error)),

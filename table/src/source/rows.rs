@@ -10,6 +10,7 @@ use super::scale::{self, ScaleKind};
 use super::{RawRows, RawScales, RowSource, SourceInfo};
 use crate::error::{Error, IoContext};
 use crate::fp8;
+use crate::read::ReadFile;
 
 /// The rows of one table of a [`Checkpoint`], in however many tensors and files.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub struct TableRows {
     info: SourceInfo,
     identity: String,
     paths: Vec<PathBuf>,
-    files: Vec<File>,
+    files: Vec<ReadFile>,
     parts: Vec<Part>,
 }
 
@@ -75,12 +76,12 @@ impl TableRows {
     }
 
     /// Reads rows of one part, counted from its first.
-    fn read_part(&mut self, part: usize, first: u64, rows: usize, out: &mut RawRows) -> Result<(), Error> {
-        let TableRows { info, paths, files, parts, .. } = self;
-        let mut read = |At(file, start): At, stride: u64, out: &mut Vec<u8>| {
+    fn read_part(&self, part: usize, first: u64, rows: usize, out: &mut RawRows) -> Result<(), Error> {
+        let TableRows { info, files, parts, .. } = self;
+        let read = |At(file, start): At, stride: u64, out: &mut Vec<u8>| {
             let end = out.len();
             out.resize(end + rows * stride as usize, 0);
-            read_at(&mut files[file], &paths[file], start + first * stride, &mut out[end..])
+            files[file].read_at(start + first * stride, &mut out[end..])
         };
         let part = &parts[part];
         read(part.data, info.dim * info.dtype.size() as u64, &mut out.data)?;
@@ -135,12 +136,12 @@ impl RowSource for TableRows {
     }
 }
 
-/// Files that are open for a table, each once.
+/// The files of a table, each once.
 #[derive(Default)]
 struct Opened {
     places: HashMap<PathBuf, usize>,
     paths: Vec<PathBuf>,
-    files: Vec<File>,
+    files: Vec<ReadFile>,
     identities: Vec<String>,
 }
 
@@ -150,7 +151,7 @@ impl Opened {
         let place = match self.places.get(&file.path) {
             Some(&place) => place,
             None => {
-                self.files.push(File::open(&file.path).context("open", &file.path)?);
+                self.files.push(ReadFile::open(&file.path)?);
                 self.paths.push(file.path.clone());
                 self.identities.push(file.identity.clone());
                 self.places.insert(file.path.clone(), self.files.len() - 1);
