@@ -7,4 +7,4 @@ mod memory;
 pub use decode::CpuDecoder;
 pub use encode::Encoder;
 pub use level::{LEVEL_VARIABLE, Level, UnsupportedLevel};
-pub use map::{Access, MappedFile};
+pub use map::{Access, HugeBuffer, MappedFile};

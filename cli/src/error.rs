@@ -22,9 +22,6 @@ pub(crate) enum Error {
     /// The system refused.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    /// What is not a file is in the output's place.
-    #[error("{} is {what}, expected a file to replace, or nothing", .path.display())]
-    NoFile { path: PathBuf, what: &'static str },
     /// Nothing can be printed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[source] io::Error),
@@ -77,7 +74,6 @@ impl Error {
             Error::Table(error) => error.code(),
             Error::Usage(_) => "usage",
             Error::Io { .. } => "io",
-            Error::NoFile { .. } => "no-file",
             Error::Stdout(_) => "stdout",
             Error::Ids { .. } => "ids",
             Error::Request(BatchError::MissingRow { .. }) => "missing-row",

@@ -11,7 +11,6 @@ mod error;
 mod ids;
 mod measure;
 mod npy;
-mod output;
 mod progress;
 mod stop;
 mod text;

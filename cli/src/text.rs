@@ -1,8 +1,14 @@
 //! Text for people: aligned columns, and numbers as they read them.
 
+use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, DecimalBytes, HumanCount};
+
+/// A path, for JSON: what is not UTF-8 in it is replaced.
+pub(crate) fn path_text(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_string_lossy().into_owned()
+}
 
 /// A whole number with separators.
 pub(crate) fn count(number: u64) -> String {

@@ -203,9 +203,6 @@ fn restore(
     let mut counter =
         Counter::new(Stage::Restore, progress, 0, tensors.iter().map(|t| t.rows.end - t.rows.start).sum());
     for tensor in tensors {
-        let segments = file.segments_of(tensor.table);
-        let table = Table::new(&segments).expect("checked when the file was opened");
-        let decoder = CpuDecoder::new(table)?;
         let block = default_block_rows(tensor.dim());
         let scale = tensor.scale.as_ref().map(|scale| (scale, places[&scale.name]));
         if let Some((scale, at)) = scale
@@ -214,7 +211,11 @@ fn restore(
             partial.write_at(at, &number_bytes(&scale.dtype, f32::from_bits(bits).into()))?;
         }
         for first in tensor.rows.clone().step_by(block as usize) {
-            let ids: Vec<i64> = (first..tensor.rows.end.min(first + block)).map(|row| row as i64).collect();
+            let rows = first..tensor.rows.end.min(first + block);
+            let ids: Vec<i64> = (0..(rows.end - rows.start) as i64).collect();
+            let records = file.read_rows(tensor.table, rows)?;
+            let segments = records.segments();
+            let decoder = CpuDecoder::new(Table::new(&segments).expect("checked when the file was opened"))?;
             let (data, scales) = restore_block(&decoder, &ids, tensor);
             let row = first - tensor.rows.start;
             partial.write_at(places[&tensor.name] + row * tensor.row_bytes(), &data)?;

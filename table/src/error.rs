@@ -140,6 +140,26 @@ pub enum Error {
         /// Which block.
         damage: Box<Damage>,
     },
+    /// There is no memory for the records of a table, or the process may not have so much.
+    #[error("no memory for the {bytes} bytes of records of table {table:?}: {source}")]
+    NoMemory {
+        /// The table.
+        table: String,
+        /// Bytes of the records.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Bytes that a caller gave for those of a file have another length.
+    #[error("{}: got {got} bytes for those of the file, expected {expected}: all files, whole and in their order", .path.display())]
+    FileBytes {
+        /// The file.
+        path: PathBuf,
+        /// Got; 0 when there were none.
+        got: u64,
+        /// Expected.
+        expected: u64,
+    },
     /// No table has this name.
     #[error("{}: table {table:?} is not in the file, expected one of {have:?}", .path.display())]
     NoTable {
@@ -266,6 +286,12 @@ pub enum Error {
         /// Expected.
         expected: String,
     },
+    /// A limit that no table could keep.
+    #[error("the largest error allowed is {got}, expected a number above 0")]
+    MaxError {
+        /// Got.
+        got: f64,
+    },
     /// Two tensors of the output would have one name.
     #[error("output would have two tensors {tensor:?}: compress them into two files")]
     NameTaken {
@@ -384,6 +410,8 @@ impl Error {
             Error::Index { source, .. } => source.code(),
             Error::Format { source, .. } => source.code(),
             Error::Damaged { damage, .. } => damage.fault.code(),
+            Error::NoMemory { .. } => "no-memory",
+            Error::FileBytes { .. } => "file-bytes",
             Error::NoTable { .. } => "no-table",
             Error::Width { .. } => "width",
             Error::Row { .. } => "row",
@@ -398,6 +426,7 @@ impl Error {
             Error::PartMissing { .. } => "part-missing",
             Error::PartTwice { .. } => "part-twice",
             Error::Option { .. } => "option",
+            Error::MaxError { .. } => "max-error",
             Error::NameTaken { .. } => "name-taken",
             Error::NothingToDo => "nothing-to-do",
             Error::Rewrite { source, .. } => source.code(),

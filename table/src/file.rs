@@ -1,28 +1,36 @@
-//! Table files, opened for decoding: one, or all that an index names.
+//! Table files, opened: one, or all that an index names.
 
 use std::collections::HashMap;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use condprog_core::Segment;
-use condprog_cpu::{Access, MappedFile};
 
 use crate::checksum;
 use crate::error::{Error, IoContext};
 use crate::format::{self, FormatError, KEY_RUN, SegmentInfo, TableInfo, TablesOf};
 use crate::header::Header;
 use crate::index::{self, Index, IndexError, Place};
+use crate::read::ReadFile;
 use crate::verify::{Damage, Fault};
 
-/// Table files whose metadata has been checked: one file, or the files of an index as one. The records have not: see [`TableFile::check_block`] and
-/// [`crate::verify()`]. Any record is valid to decode, so damage shows as wrong values, never as an error.
+/// Table files whose metadata has been checked: one file, or the files of an index as one. The records have not: see
+/// [`TableFile::check_block`] and [`crate::verify()`]. Any record is valid to decode, so damage shows as wrong values,
+/// never as an error.
+///
+/// Records are read when they are asked for, by position; nothing is mapped. For a decoder there are
+///
+/// * [`TableFile::load`]: all records of a table in memory,
+/// * [`TableFile::pick`]: those of some rows, for who needs no others,
+/// * [`TableFile::segments_in`]: those in bytes that the caller has, such as mapped files.
 ///
 /// ```no_run
 /// use condprog_core::{Decoder, Missing, Output, Table};
 /// use condprog_cpu::CpuDecoder;
 ///
 /// let file = condprog_table::TableFile::open("table.safetensors")?;
-/// let segments = file.segments("layers.1.engram.embed.weight")?;
+/// let records = file.load("layers.1.engram.embed.weight")?;
+/// let segments = records.segments();
 /// let table = Table::new(&segments)?;
 /// let mut rows = vec![0.0; 3 * table.shape().dim as usize];
 /// CpuDecoder::new(table)?.decode(&[5, 7, -1], Missing::Zero, Output::F32(&mut rows))?;
@@ -44,51 +52,52 @@ struct OneFile {
     header: Header,
 }
 
+/// Where the bytes of a file are.
 #[derive(Debug)]
 enum Bytes {
-    File(MappedFile),
+    File(ReadFile),
     Memory(Vec<u8>),
 }
 
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+impl Bytes {
+    fn length(&self) -> u64 {
         match self {
-            Bytes::File(file) => file,
-            Bytes::Memory(bytes) => bytes,
+            Bytes::File(file) => file.length(),
+            Bytes::Memory(bytes) => bytes.len() as u64,
         }
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        match self {
+            Bytes::File(file) => file.read_at(offset, out)?,
+            // Tensors lie within the file: checked with its header.
+            Bytes::Memory(bytes) => out.copy_from_slice(&bytes[offset as usize..offset as usize + out.len()]),
+        }
+        Ok(())
     }
 }
 
+/// Bytes that are read at a time where more are to be read than are kept: they fit a processor's own cache.
+pub(crate) const PIECE: usize = 1 << 18;
+
 impl TableFile {
-    /// Maps a table file for decoding rows in any order, or all that an index names: `path` is a table file, an index,
-    /// or a folder with one of them. Files of an index that hold no tables are left alone: a whole checkpoint may have
-    /// some. The files must not be changed in place while they are open.
+    /// Opens a table file, or all that an index names: `path` is a table file, an index, or a folder with one of them.
+    /// Files of an index that hold no tables are left alone: a whole checkpoint may have some.
     ///
-    /// Opening reads headers and checksums; no page of records is touched.
+    /// Reads headers and checksums, no records. However many files there are, few of them are open at a time.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Header`], [`Error::Index`] or [`Error::Format`]: nothing is served from a file that
     /// contradicts itself or its index, nor from a table of which a file is missing.
     pub fn open(path: impl AsRef<Path>) -> Result<TableFile, Error> {
-        TableFile::open_for(path, Access::Random)
-    }
-
-    /// Maps for reading in a given order; [`Access::Sequential`] is right for a scan.
-    ///
-    /// # Errors
-    /// As [`TableFile::open`].
-    pub fn open_for(path: impl AsRef<Path>, access: Access) -> Result<TableFile, Error> {
-        TableFile::open_with(path.as_ref(), |path| MappedFile::open(path, access).context("open", path))
-    }
-
-    /// Reads into memory, on huge pages where the system has them: the fastest to decode from.
-    ///
-    /// # Errors
-    /// As [`TableFile::open`].
-    pub fn load(path: impl AsRef<Path>) -> Result<TableFile, Error> {
-        TableFile::open_with(path.as_ref(), |path| MappedFile::load(path).context("read", path))
+        match index::place(path.as_ref())? {
+            Place::File(path) => {
+                let file = OneFile::open(&path)?;
+                let tables = file.tables()?;
+                TableFile::new(&path, vec![file], tables)
+            }
+            Place::Index(index) => TableFile::open_index(&index),
+        }
     }
 
     /// Takes a file that is in memory already; errors name it as `path`.
@@ -97,23 +106,13 @@ impl TableFile {
     /// As [`TableFile::open`], but for [`Error::Io`].
     pub fn from_bytes(path: impl AsRef<Path>, bytes: Vec<u8>) -> Result<TableFile, Error> {
         let path = path.as_ref();
-        let file = OneFile::new(path, Bytes::Memory(bytes))?;
+        let header = Header::from_bytes(&bytes).map_err(|source| Error::header(path, source))?;
+        let file = OneFile { path: path.into(), bytes: Bytes::Memory(bytes), header };
         let tables = file.tables()?;
         TableFile::new(path, vec![file], tables)
     }
 
-    fn open_with(path: &Path, open: impl Fn(&Path) -> Result<MappedFile, Error>) -> Result<TableFile, Error> {
-        match index::place(path)? {
-            Place::File(path) => {
-                let file = OneFile::new(&path, Bytes::File(open(&path)?))?;
-                let tables = file.tables()?;
-                TableFile::new(&path, vec![file], tables)
-            }
-            Place::Index(index) => TableFile::open_index(&index, open),
-        }
-    }
-
-    fn open_index(path: &Path, open: impl Fn(&Path) -> Result<MappedFile, Error>) -> Result<TableFile, Error> {
+    fn open_index(path: &Path) -> Result<TableFile, Error> {
         let index = Index::read(path)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let mut files = Vec::new();
@@ -122,11 +121,11 @@ impl TableFile {
             if !file.try_exists().context("look for", &file)? {
                 return Err(Error::index(path, IndexError::MissingFile { file: name.into() }));
             }
+            let file = OneFile::open(&file)?;
             // Headers tell which files have tables; of the others, which may be large, no more is read.
-            if Header::open(&file)?.metadata(format::KEY_FORMAT).is_none() {
+            if file.header.metadata(format::KEY_FORMAT).is_none() {
                 continue;
             }
-            let file = OneFile::new(&file, Bytes::File(open(&file)?))?;
             let listed = index.weight_map.iter().filter(|(_, file)| *file == name);
             if let Some((tensor, file)) = listed.into_iter().find(|(tensor, _)| file.header.tensor(tensor).is_none()) {
                 let (tensor, file) = (tensor.clone(), file.clone());
@@ -170,11 +169,14 @@ impl TableFile {
             }
         }
         let file = TableFile { path: path.into(), files, places, tables };
+        let mut buffer = Vec::new();
         for segment in file.tables.iter().flat_map(|table| &table.segments) {
-            let got = checksum::hex(checksum::of(file.tensor(&segment.checksums.tensor)));
-            let expected = &segment.checksums.xxh3_64;
+            let tensor = &segment.checksums.tensor;
+            let mut checksum = checksum::Pieces::new();
+            file.read_pieces(tensor, 0..8 * segment.blocks(), 8, &mut buffer, |bytes| checksum.add(bytes))?;
+            let (got, expected) = (checksum::hex(checksum.checksum()), &segment.checksums.xxh3_64);
             if got != *expected {
-                let (tensor, expected) = (segment.checksums.tensor.clone(), expected.clone());
+                let (tensor, expected) = (tensor.clone(), expected.clone());
                 let path = &file.holder(&tensor).path;
                 return Err(Error::format(path, FormatError::Checksums { tensor, got, expected }));
             }
@@ -194,7 +196,7 @@ impl TableFile {
 
     /// Bytes of all table files.
     pub fn file_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes.len() as u64).sum()
+        self.files.iter().map(|file| file.bytes.length()).sum()
     }
 
     /// A string of the metadata of the first file.
@@ -219,49 +221,98 @@ impl TableFile {
         })
     }
 
-    /// The segments of a table, for [`condprog_core::Table::new`]: runs of records of one layout that lie together. Ids
-    /// count from [`TableInfo::first_row`] of the logical table, which is 0 unless this is one file of several.
+    /// The segments of a table in bytes that the caller has: those of all [`files`](TableFile::files), whole and in that
+    /// order. So tables can be decoded from files that are mapped, with what [`condprog_cpu::MappedFile::open`] asks of
+    /// who does so. As of [`TableRecords::segments`], runs of one layout that lie together are one segment.
     ///
     /// # Errors
-    /// [`Error::NoTable`].
-    pub fn segments(&self, name: &str) -> Result<Vec<Segment<'_>>, Error> {
-        Ok(self.segments_of(self.table(name)?))
-    }
-
-    /// The segments of a table of this file. Neighbours of one layout in one file are one segment, since a decoder has
-    /// less to look up the fewer there are; Qwen's 128 tensors become as many as there are files.
-    pub(crate) fn segments_of(&self, table: &TableInfo) -> Vec<Segment<'_>> {
-        let mut merged: Vec<(usize, Range<usize>, Segment<'_>)> = Vec::new();
-        for info in &table.segments {
-            let (segment, (place, range)) = (self.segment(table, info), self.range(&info.tensor));
-            match merged.last_mut() {
-                Some((last, bytes, all)) if (*last, bytes.end, all.layout) == (place, range.start, segment.layout) => {
-                    bytes.end = range.end;
-                    all.rows += segment.rows;
-                    all.records = &self.files[place].bytes[bytes.clone()];
-                }
-                _ => merged.push((place, range, segment)),
+    /// [`Error::NoTable`]; [`Error::FileBytes`] when the bytes are not as long as the files.
+    pub fn segments_in<'a>(&self, name: &str, files: &[&'a [u8]]) -> Result<Vec<Segment<'a>>, Error> {
+        let table = self.table(name)?;
+        for (place, file) in self.files.iter().enumerate() {
+            let (got, expected) = (files.get(place).map_or(0, |bytes| bytes.len() as u64), file.bytes.length());
+            if got != expected {
+                return Err(Error::FileBytes { path: file.path.clone(), got, expected });
             }
         }
-        merged.into_iter().map(|(.., segment)| segment).collect()
+        Ok(self
+            .runs(table, 0..table.rows)
+            .into_iter()
+            .map(|run| {
+                let range = run.offset as usize..run.offset as usize + run.bytes() as usize;
+                Segment { rows: run.rows, layout: run.layout, records: &files[run.place][range] }
+            })
+            .collect())
     }
 
-    /// A segment of a table of this file.
-    pub(crate) fn segment(&self, table: &TableInfo, segment: &SegmentInfo) -> Segment<'_> {
-        let layout = segment.layout(table.dim).expect("checked when the file was opened");
-        Segment { rows: segment.rows, layout, records: self.tensor(&segment.tensor) }
+    /// Where the records of some rows of a table of this file are. Neighbours of one layout in one file are one run,
+    /// since a decoder has less to look up the fewer there are; Qwen's 128 tensors become as many as there are files.
+    pub(crate) fn runs(&self, table: &TableInfo, rows: Range<u64>) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        let from = table.segments.partition_point(|segment| segment.first_row + segment.rows <= rows.start);
+        for info in table.segments[from..].iter().take_while(|segment| segment.first_row < rows.end) {
+            let (place, range) = self.range(&info.tensor);
+            let layout = info.layout(table.dim).expect("checked when the file was opened");
+            let first = rows.start.max(info.first_row) - info.first_row;
+            let count = rows.end.min(info.first_row + info.rows) - info.first_row - first;
+            let run = Run { place, offset: range.start + first * info.record_bytes, rows: count, layout };
+            match runs.last_mut() {
+                Some(last) if (last.place, last.layout, last.end()) == (place, layout, run.offset) => {
+                    last.rows += count
+                }
+                _ => runs.push(run),
+            }
+        }
+        runs
+    }
+
+    /// Reads records of a run, from its row `first` on, as many as `out` holds.
+    pub(crate) fn read_run(&self, run: &Run, first: u64, out: &mut [u8]) -> Result<(), Error> {
+        self.files[run.place].bytes.read_at(run.offset + first * run.layout.record_bytes() as u64, out)
+    }
+
+    /// Reads records of a segment of a table into `out`, behind what is there.
+    pub(crate) fn read_records(&self, segment: &SegmentInfo, rows: Range<u64>, out: &mut Vec<u8>) -> Result<(), Error> {
+        let (place, range) = self.range(&segment.tensor);
+        let end = out.len();
+        out.resize(end + ((rows.end - rows.start) * segment.record_bytes) as usize, 0);
+        self.files[place].bytes.read_at(range.start + rows.start * segment.record_bytes, &mut out[end..])
+    }
+
+    /// Reads bytes of a tensor, counted from its first, and hands them over in pieces, each a multiple of `unit` bytes.
+    /// `buffer` is memory to use, whatever is in it.
+    pub(crate) fn read_pieces(
+        &self,
+        tensor: &str,
+        bytes: Range<u64>,
+        unit: u64,
+        buffer: &mut Vec<u8>,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        let (place, range) = self.range(tensor);
+        let step = (PIECE as u64 / unit).max(1) * unit;
+        let mut start = bytes.start;
+        while start < bytes.end {
+            let end = bytes.end.min(start.saturating_add(step));
+            buffer.resize((end - start) as usize, 0);
+            self.files[place].bytes.read_at(range.start + start, buffer)?;
+            take(buffer);
+            start = end;
+        }
+        Ok(())
     }
 
     /// Checks one block of rows, `block < segment.blocks()`, of a segment of this file.
     ///
     /// # Errors
-    /// [`Error::NoTable`] when there is no such table, [`Error::Damaged`] when the checksum is another one.
+    /// [`Error::NoTable`] when there is no such table, [`Error::Io`] when the block cannot be read, [`Error::Damaged`]
+    /// when the checksum is another one.
     ///
     /// # Panics
     /// When the table has no such segment or block.
     pub fn check_block(&self, table: &str, segment: usize, block: u64) -> Result<(), Error> {
         let table = self.table(table)?;
-        match self.block_damage(table, &table.segments[segment], block) {
+        match self.read_block(table, &table.segments[segment], block, &mut Vec::new(), |_| ())? {
             None => Ok(()),
             Some(damage) => {
                 let path = self.holder(&damage.tensor).path.clone();
@@ -270,24 +321,33 @@ impl TableFile {
         }
     }
 
-    pub(crate) fn block_damage(&self, table: &TableInfo, segment: &SegmentInfo, block: u64) -> Option<Damage> {
+    /// Reads a block of rows, hands over its records in pieces of whole ones, and says whether their checksum is wrong.
+    pub(crate) fn read_block(
+        &self,
+        table: &TableInfo,
+        segment: &SegmentInfo,
+        block: u64,
+        buffer: &mut Vec<u8>,
+        mut take: impl FnMut(&[u8]),
+    ) -> Result<Option<Damage>, Error> {
         let rows = block_range(segment, block);
         let bytes = segment.record_bytes;
-        let records = &self.tensor(&segment.tensor)[(rows.start * bytes) as usize..(rows.end * bytes) as usize];
-        let stored = self.tensor(&segment.checksums.tensor).as_chunks::<8>().0[block as usize];
-        let (got, expected) = (checksum::of(records), u64::from_le_bytes(stored));
-        (got != expected).then(|| Damage {
+        let mut checksum = checksum::Pieces::new();
+        self.read_pieces(&segment.tensor, rows.start * bytes..rows.end * bytes, bytes, buffer, |records| {
+            checksum.add(records);
+            take(records);
+        })?;
+        let mut stored = [0; 8];
+        let (place, range) = self.range(&segment.checksums.tensor);
+        self.files[place].bytes.read_at(range.start + 8 * block, &mut stored)?;
+        let (got, expected) = (checksum.checksum(), u64::from_le_bytes(stored));
+        Ok((got != expected).then(|| Damage {
             table: table.name.clone(),
             tensor: segment.tensor.clone(),
             first_row: segment.first_row + rows.start,
             rows: rows.end - rows.start,
             fault: Fault::Checksum { got: checksum::hex(got), expected: checksum::hex(expected) },
-        })
-    }
-
-    /// The records of a segment of a table.
-    pub(crate) fn records(&self, table: usize, segment: usize) -> &[u8] {
-        self.tensor(&self.tables[table].segments[segment].tensor)
+        }))
     }
 
     /// The file that a tensor is in.
@@ -295,25 +355,43 @@ impl TableFile {
         &self.files[self.places[tensor]]
     }
 
-    /// The bytes of a tensor that the metadata named, so it is there.
-    fn tensor(&self, name: &str) -> &[u8] {
-        let (place, range) = self.range(name);
-        &self.files[place].bytes[range]
-    }
-
-    /// Where they are: the file, and the place in it.
-    fn range(&self, name: &str) -> (usize, Range<usize>) {
+    /// Where the bytes of a tensor that the metadata named are: the file, and the place in it.
+    fn range(&self, name: &str) -> (usize, Range<u64>) {
         let place = self.places[name];
         let header = &self.files[place].header;
         let tensor = header.tensor(name).expect("checked when the file was opened");
-        (place, (header.data_start + tensor.start) as usize..(header.data_start + tensor.end) as usize)
+        (place, header.data_start + tensor.start..header.data_start + tensor.end)
+    }
+}
+
+/// Records that lie together in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Which of the files.
+    place: usize,
+    /// Where in it.
+    offset: u64,
+    pub(crate) rows: u64,
+    pub(crate) layout: condprog_core::Layout,
+}
+
+impl Run {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.rows * self.layout.record_bytes() as u64
+    }
+
+    fn end(&self) -> u64 {
+        self.offset + self.bytes()
     }
 }
 
 impl OneFile {
-    fn new(path: &Path, bytes: Bytes) -> Result<OneFile, Error> {
-        let header = Header::from_bytes(&bytes).map_err(|source| Error::header(path, source))?;
-        Ok(OneFile { path: path.into(), bytes, header })
+    fn open(path: &Path) -> Result<OneFile, Error> {
+        let file = ReadFile::open(path)?;
+        let header = Header::read(&mut file.front(), file.length())
+            .context("read", path)?
+            .map_err(|source| Error::header(path, source))?;
+        Ok(OneFile { path: path.into(), bytes: Bytes::File(file), header })
     }
 
     /// The identity of the run that wrote it; files of earlier versions have none.

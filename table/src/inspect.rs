@@ -1,11 +1,12 @@
 //! What is in a table file, in figures.
 
+use condprog_core::Scale;
 use condprog_core::program::VARIANTS;
-use condprog_core::{Scale, Segment};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::file::TableFile;
+use crate::error::Error;
+use crate::file::{PIECE, TableFile};
 use crate::format::{SegmentInfo, SourceRecord, TableInfo};
 
 /// What is known about one table.
@@ -76,14 +77,17 @@ pub struct ScaleRange {
 }
 
 /// Summarises every table of a file; reads the scale field of every record.
-pub fn inspect(file: &TableFile) -> Vec<TableSummary> {
+///
+/// # Errors
+/// [`Error::Io`] when the records cannot be read.
+pub fn inspect(file: &TableFile) -> Result<Vec<TableSummary>, Error> {
     file.tables().iter().map(|table| summarize(file, table)).collect()
 }
 
-fn summarize(file: &TableFile, table: &TableInfo) -> TableSummary {
+fn summarize(file: &TableFile, table: &TableInfo) -> Result<TableSummary, Error> {
     let table_bytes = table.record_bytes();
-    let segments = table.segments.iter().map(|info| summarize_segment(info, &file.segment(table, info)));
-    TableSummary {
+    let segments = table.segments.iter().map(|segment| summarize_segment(file, segment));
+    Ok(TableSummary {
         name: table.name.clone(),
         rows: table.rows,
         first_row: table.first_row,
@@ -99,8 +103,8 @@ fn summarize(file: &TableFile, table: &TableInfo) -> TableSummary {
         zero_rows: table.zero_rows,
         underflow_rows: table.underflow_rows,
         non_finite_rows: table.non_finite_rows,
-        segments: segments.collect(),
-    }
+        segments: segments.collect::<Result<_, _>>()?,
+    })
 }
 
 /// How often each of the 2^16 scale fields may occur is not kept: least, greatest and variants are.
@@ -141,15 +145,17 @@ impl Fields {
     }
 }
 
-fn summarize_segment(info: &SegmentInfo, segment: &Segment<'_>) -> SegmentSummary {
-    let fields = segment
-        .records
-        .par_chunks_exact(segment.layout.record_bytes())
-        .with_min_len(1 << 14)
-        .fold(Fields::default, Fields::record)
-        .reduce(Fields::default, Fields::merge);
+fn summarize_segment(file: &TableFile, info: &SegmentInfo) -> Result<SegmentSummary, Error> {
+    let step = (PIECE as u64 / info.record_bytes).max(1);
+    let part = |records: &mut Vec<u8>, part: u64| -> Result<_, Error> {
+        records.clear();
+        file.read_records(info, part * step..info.rows.min((part + 1) * step), records)?;
+        Ok(records.chunks_exact(info.record_bytes as usize).fold(Fields::default(), Fields::record))
+    };
+    let parts = (0..info.rows.div_ceil(step)).into_par_iter().map_init(Vec::new, part);
+    let fields = parts.try_reduce(Fields::default, |ours, theirs| Ok(ours.merge(theirs)))?;
     let alpha = |bits: Option<u16>| bits.map(|bits| Scale::from_bits(bits).alpha());
-    SegmentSummary {
+    Ok(SegmentSummary {
         tensor: info.tensor.clone(),
         first_row: info.first_row,
         rows: info.rows,
@@ -158,5 +164,5 @@ fn summarize_segment(info: &SegmentInfo, segment: &Segment<'_>) -> SegmentSummar
         scales: alpha(fields.least).zip(alpha(fields.greatest)).map(|(min, max)| ScaleRange { min, max }),
         zero_records: fields.zeros,
         variants: fields.variants,
-    }
+    })
 }

@@ -7,7 +7,7 @@
 //! | [`Footprint`] | bytes before and after, per GPU and in all |
 //! | [`compress()`] | source tables to table files: streamed, resumable, in parts |
 //! | [`join()`] | parts that many machines coded, to the files one would have written |
-//! | [`TableFile`] | a table file, or all that an index names, as segments for any backend |
+//! | [`TableFile`] | a table file, or all that an index names, and its records for any backend |
 //! | [`Rewrite`] | a whole checkpoint made anew around its table files |
 //! | [`decompress()`] | a table file to an ordinary safetensors file |
 //! | [`verify()`], [`inspect()`] | checks and figures |
@@ -29,6 +29,8 @@ pub mod index;
 mod inspect;
 mod journal;
 mod output;
+mod read;
+mod records;
 mod rewrite;
 mod seal;
 pub mod source;
@@ -45,6 +47,7 @@ pub use file::TableFile;
 pub use footprint::{Footprint, OnGpus};
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
 pub use output::NewFile;
+pub use records::{PickedRows, TableRecords};
 pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewritePreview, RewriteReport};
-pub use stream::{Progress, Stage, Update, quiet};
-pub use verify::{Damage, Fault, VerifyOptions, VerifyReport, VerifyTable, verify};
+pub use stream::{MAX_THREADS, Progress, Stage, Update, quiet};
+pub use verify::{Damage, Fault, Sample, VerifyOptions, VerifyReport, VerifyTable, verify};

@@ -119,6 +119,9 @@ pub(crate) fn read_ahead_with<T: Send, F: Send>(
     })
 }
 
+/// Most threads that a job may be given: more are a mistake, and take for ever to start.
+pub const MAX_THREADS: usize = 1024;
+
 /// Runs a job on a pool of so many threads, or on the current one.
 pub(crate) fn on_threads<R: Send>(
     threads: Option<NonZeroUsize>,
@@ -126,6 +129,10 @@ pub(crate) fn on_threads<R: Send>(
 ) -> Result<R, Error> {
     match threads {
         None => job(),
+        Some(threads) if threads.get() > MAX_THREADS => {
+            let (got, expected) = (threads.get() as u64, format!("1 to {MAX_THREADS}"));
+            Err(Error::Option { option: "number of threads", got, expected })
+        }
         Some(threads) => {
             let pool = ThreadPoolBuilder::new().num_threads(threads.get()).build();
             pool.map_err(|error| Error::Threads(io::Error::other(error)))?.install(job)

@@ -42,7 +42,7 @@ fn tables_of(folder: &Folder, family: Family) -> Vec<(TableFile, Vec<f32>)> {
             let out = Folder::new();
             let mut sources: Vec<Box<dyn RowSource>> = vec![Box::new(checkpoint.rows(info.clone()).unwrap())];
             compress(&mut sources, out.path("out"), &options(16), &quiet).unwrap();
-            let file = TableFile::load(out.path("out")).unwrap();
+            let file = TableFile::open(out.path("out")).unwrap();
             let report = verify(&file, Some(&checkpoint), &VerifyOptions::default(), &quiet).unwrap();
             assert!(report.is_whole() && report.tables[0].mean_cosine.unwrap() > 0.8, "{report:?}");
             assert_eq!(file.tables()[0].source.tensors(), info.parts);
@@ -201,7 +201,7 @@ fn qwen_has_128_shards_that_share_a_scale_or_have_one_per_row_or_need_none() {
         assert_eq!(all, expected, "{store:?}");
         // A segment per shard in the file, one run of records for a decoder.
         assert_eq!(file.tables()[0].segments.len(), 128);
-        assert_eq!(file.segments(&info.name).unwrap().len(), 1);
+        assert_eq!(file.load(&info.name).unwrap().segments().len(), 1);
     }
 }
 

@@ -77,9 +77,10 @@ fn read_part(bytes: &[u8], folder: &Folder, _: bool) -> bool {
 fn read_tables(file: &TableFile, folder: &Folder, restore: bool) -> bool {
     let report = verify(file, None, &VerifyOptions::default(), &quiet).unwrap();
     assert_eq!(report.tables.len(), file.tables().len());
-    inspect(file);
+    inspect(file).unwrap();
     for table in file.tables() {
-        let segments = file.segments(&table.name).unwrap();
+        let records = file.load(&table.name).unwrap();
+        let segments = records.segments();
         let decoder = CpuDecoder::new(Table::new(&segments).unwrap()).unwrap();
         let shape = decoder.shape();
         assert_eq!((shape.rows, shape.dim), (table.rows, table.dim));

@@ -65,7 +65,7 @@ fn rows_past_31_bits_and_bytes_past_32_are_the_same_as_those_of_a_small_file() {
         let output = folder.path("part");
         let options = |rows: Option<_>| CompressOptions { part: rows.map(PartOf::Rows), force: true, ..options(16) };
         compress_file(&input, &[], &output, &options(Some(part.clone())), &quiet).unwrap();
-        let big = TableFile::load(&output).unwrap();
+        let big = TableFile::open(&output).unwrap();
         let about = &big.tables()[0];
         assert_eq!((about.first_row, about.rows, about.table_rows), (part.start, part.end - part.start, ROWS));
         assert_eq!(about.zero_rows, about.rows - COUNT);
@@ -77,8 +77,8 @@ fn rows_past_31_bits_and_bytes_past_32_are_the_same_as_those_of_a_small_file() {
         let shape = vec![about.rows as usize, DIM];
         write(&folder.path("small"), &[("t", Dtype::BF16, shape, bf16_bytes(&values))]);
         compress_file(folder.path("small"), &[], folder.path("table"), &options(None), &quiet).unwrap();
-        let small = TableFile::load(folder.path("table")).unwrap();
-        let records = |file: &TableFile| file.segments("t").unwrap()[0].records.to_vec();
+        let small = TableFile::open(folder.path("table")).unwrap();
+        let records = |file: &TableFile| file.load("t").unwrap().segments()[0].records.to_vec();
         assert_eq!(records(&big), records(&small));
         let ids: Vec<_> = (0..about.rows as i64).chain([-1, ROWS as i64]).collect();
         assert_eq!(decode(&big, "t", &ids), decode(&small, "t", &ids));

@@ -79,7 +79,7 @@ fn rows_come_back_under_their_names_in_every_format() {
         for name in names {
             let tensor = tensors.tensor(name).unwrap();
             assert_eq!((tensor.dtype(), tensor.shape()), (theirs, &[20, 64][..]));
-            let expected = expected(&file.segments(name).unwrap());
+            let expected = expected(&file.load(name).unwrap().segments());
             let expected: Vec<u8> = match dtype {
                 RestoredDtype::F32 => f32_bytes(&expected),
                 RestoredDtype::F16 => expected.iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect(),
@@ -101,7 +101,7 @@ fn the_source_format_comes_back_with_its_scales() {
     assert_eq!([theirs("fp8.weight"), theirs("fp8.scale")], [Dtype::F8_E4M3, Dtype::F8_E8M0]);
     assert_eq!(tensors.len(), 5);
     // Every value is the decoded one, but for its rounding to four bits of significand.
-    let decoded = expected(&file.segments("fp8.weight").unwrap());
+    let decoded = expected(&file.load("fp8.weight").unwrap().segments());
     let mut source = Checkpoint::open(folder.path("restored")).unwrap().table("fp8.weight").unwrap();
     assert_eq!(source.info().dtype, SourceDtype::F8E4m3);
     let mut values = vec![0.0; 20 * 64];
@@ -155,28 +155,34 @@ fn table_files_load_elsewhere_with_one_u8_tensor_per_segment() {
     let halves = [("f16#0".to_string(), vec![7, 14]), ("f16#1".to_string(), vec![13, 18])];
     assert_eq!(records, [at_two("bf16"), halves[0].clone(), halves[1].clone(), at_two("f32"), at_two("fp8.weight")]);
     assert_eq!(tensors.len(), 10);
-    let first = &file.segments("f32").unwrap()[0];
-    assert_eq!(tensors.tensor("f32").unwrap().data(), first.records);
+    assert_eq!(tensors.tensor("f32").unwrap().data(), file.load("f32").unwrap().segments()[0].records);
 }
 
 #[test]
 fn every_way_to_open_a_file_gives_the_same_table() {
     let folder = Folder::new();
-    let mapped = table_of(&folder, &tensors());
+    let opened = table_of(&folder, &tensors());
     let path = folder.path("table");
-    let loaded = TableFile::load(&path).unwrap();
-    let given = TableFile::from_bytes(&path, fs::read(&path).unwrap()).unwrap();
-    for other in [loaded, given] {
-        assert_eq!(other.tables(), mapped.tables());
-        assert_eq!(other.file_bytes(), mapped.file_bytes());
-        for table in mapped.tables() {
-            let records = |file: &TableFile| -> Vec<Vec<u8>> {
-                file.segments(&table.name).unwrap().iter().map(|segment| segment.records.to_vec()).collect()
-            };
-            assert_eq!(records(&other), records(&mapped));
+    let bytes = fs::read(&path).unwrap();
+    let given = TableFile::from_bytes(&path, bytes.clone()).unwrap();
+    assert_eq!(given.tables(), opened.tables());
+    assert_eq!((given.file_bytes(), opened.file_bytes()), (bytes.len() as u64, bytes.len() as u64));
+    for table in opened.tables() {
+        let owned = |segments: Vec<Segment<'_>>| -> Vec<_> {
+            segments.iter().map(|segment| (segment.rows, segment.layout, segment.records.to_vec())).collect()
+        };
+        let expected = owned(opened.segments_in(&table.name, &[&bytes]).unwrap());
+        assert_eq!(owned(opened.load(&table.name).unwrap().segments()), expected);
+        assert_eq!(owned(given.load(&table.name).unwrap().segments()), expected);
+        let all: Vec<i64> = (0..table.rows as i64).collect();
+        for file in [&opened, &given] {
+            let picked = file.pick(&table.name, &all).unwrap();
+            assert_eq!((owned(picked.segments()), picked.ids()), (expected.clone(), &*all));
         }
     }
-    let error = mapped.segments("f64").unwrap_err().to_string();
+    let error = opened.segments_in("f32", &[&bytes[1..]]).unwrap_err();
+    assert_eq!((error.code(), opened.segments_in("f32", &[]).unwrap_err().code()), ("file-bytes", "file-bytes"));
+    let error = opened.load("f64").unwrap_err().to_string();
     assert!(error.contains("table: table \"f64\" is not in the file, expected one of [\""), "{error}");
 }
 
@@ -192,7 +198,7 @@ fn figures_do_not_depend_on_threads_nor_files_on_them() {
         let threads = NonZeroUsize::new(threads);
         compress(&input, &output, &CompressOptions { threads, scale: ScaleMode::Global, ..options(100) }).unwrap();
         let (file, source) = (TableFile::open(&output).unwrap(), Checkpoint::open(&input).unwrap());
-        reports.push(verify(&file, Some(&source), &VerifyOptions { threads }, &quiet).unwrap());
+        reports.push(verify(&file, Some(&source), &VerifyOptions { threads, ..Default::default() }, &quiet).unwrap());
         files.push(fs::read(&output).unwrap());
     }
     assert!(files.iter().all(|file| *file == files[0]));
@@ -213,7 +219,7 @@ fn figures_are_what_they_say() {
     let found = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
     let table = &found.tables[0];
 
-    let restored = expected(&file.segments("t").unwrap());
+    let restored = expected(&file.load("t").unwrap().segments());
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
     let (mut error, mut energy, mut cosines, mut ratios, mut worst) = (0.0, 0.0, 0.0, 0.0, (0, 0.0));
     for (row, (e, r)) in values.chunks(16).zip(restored.chunks(16)).enumerate() {
@@ -246,11 +252,12 @@ fn figures_are_what_they_say() {
         assert!(!json[key].is_null(), "{key}");
     }
 
-    let summary = &inspect(&file)[0];
+    let summary = &inspect(&file).unwrap()[0];
     let segment = &summary.segments[0];
     assert_eq!((segment.zero_records, segment.variants[0], summary.bytes_per_row), (2, 18, 6.0));
     assert!((summary.ratio - 1280.0 / 120.0).abs() < 1e-12);
-    let records = file.segments("t").unwrap()[0];
+    let records = file.load("t").unwrap();
+    let records = records.segments()[0];
     let alphas = (0..20).map(|row| condprog_core::Record::new(records.layout, records.record(row)).scale.alpha());
     let alphas: Vec<f64> = alphas.filter(|&alpha| alpha > 0.0).collect();
     let range = segment.scales.unwrap();

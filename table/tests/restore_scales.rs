@@ -106,7 +106,7 @@ fn compressed(folder: &Folder, checkpoint: &Checkpoint, tensors: &[&str], rows: 
         ..options(5)
     };
     compress(&mut sources, folder.path("table"), &options, &quiet).unwrap();
-    TableFile::load(folder.path("table")).unwrap()
+    TableFile::open(folder.path("table")).unwrap()
 }
 
 fn restored(folder: &Folder, file: &TableFile) -> Vec<u8> {

@@ -59,7 +59,7 @@ fn sharded(shard_bytes: u64) -> CompressOptions {
 
 fn single(checkpoint: &Checkpoint, folder: &Folder) -> TableFile {
     run(checkpoint, folder.path("one.safetensors"), options(4)).unwrap();
-    TableFile::load(folder.path("one.safetensors")).unwrap()
+    TableFile::open(folder.path("one.safetensors")).unwrap()
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn neighbours_of_one_layout_in_one_file_are_one_run_of_records() {
     let folder = Folder::new();
     let one = single(&checkpoint, &folder);
     let runs = |file: &TableFile, table| -> Vec<u64> {
-        file.segments(table).unwrap().iter().map(|segment| segment.rows).collect()
+        file.load(table).unwrap().segments().iter().map(|segment| segment.rows).collect()
     };
     assert_eq!(one.table("j").unwrap().segments.iter().map(|segment| segment.rows).collect::<Vec<_>>(), [13, 8, 20]);
     assert_eq!([runs(&one, "t"), runs(&one, "j"), runs(&one, "u")], [vec![20, 33], vec![41], vec![31]]);
@@ -165,7 +165,7 @@ fn every_job_on_many_files_gives_what_it_gives_on_one() {
     let report = |file| verify(file, Some(&checkpoint), &VerifyOptions::default(), &quiet).unwrap();
     assert!(report(&many).is_whole());
     assert_eq!(report(&many), report(&one));
-    for (many, one) in inspect(&many).into_iter().zip(inspect(&one)) {
+    for (many, one) in inspect(&many).unwrap().into_iter().zip(inspect(&one).unwrap()) {
         let zeros = |summary: &condprog_table::TableSummary| -> u64 {
             summary.segments.iter().map(|segment| segment.zero_records).sum()
         };

@@ -14,8 +14,8 @@ use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 use condprog_core::Rate;
 use condprog_cpu::{LEVEL_VARIABLE, Level};
-use condprog_table::PartOf;
 use condprog_table::family::Family;
+use condprog_table::{MAX_THREADS, PartOf, Sample};
 
 pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs, Scale};
 pub(crate) use values::{IdList, RateRows, refuse_folder, whole};
@@ -306,9 +306,18 @@ pub(crate) struct Inspect {
 pub(crate) struct Verify {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
-    /// The checkpoint it was made from: also measure how far restored rows are from theirs
+    /// The checkpoint it was made from: also check that the rows are those of this source, and measure how far they are
+    /// restored from them
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) against: Option<PathBuf>,
+    /// Rows of each table to code again and compare byte for byte, spread over the table, or all; the first and last row
+    /// of each segment are always among them. Default: 256
+    #[arg(long, value_name = "N|all", value_parser = sample, requires = "against")]
+    pub(crate) sample: Option<Sample>,
+    /// Largest relative MSE that a table may have, such as 0.08. Default: none, but rows that are further from the source
+    /// than their rate explains are always found
+    #[arg(long, value_name = "X", value_parser = max_error, requires = "against")]
+    pub(crate) max_error: Option<f64>,
     #[command(flatten)]
     pub(crate) threads: Threads,
 }
@@ -429,8 +438,26 @@ pub(crate) struct Eval {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Threads {
     /// Threads that work. Default: one per processor
-    #[arg(long = "threads", value_name = "N")]
+    #[arg(long = "threads", value_name = "N", value_parser = threads)]
     pub(crate) count: Option<NonZeroUsize>,
+}
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let count = text.parse().ok().filter(|&count: &NonZeroUsize| count.get() <= MAX_THREADS);
+    count.ok_or_else(|| format!("expected 1 to {MAX_THREADS}"))
+}
+
+/// How many rows to code again.
+fn sample(text: &str) -> Result<Sample, String> {
+    match text {
+        "all" => Ok(Sample::All),
+        _ => text.parse().map(Sample::Rows).map_err(|_| "expected a number of rows, or all".into()),
+    }
+}
+
+fn max_error(text: &str) -> Result<f64, String> {
+    let error = text.parse().ok().filter(|&error: &f64| error.is_finite() && error > 0.0);
+    error.ok_or_else(|| "expected a number above 0, such as 0.08".into())
 }
 
 #[derive(Clone, Copy, Debug, Args)]

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use condprog_core::encoder::{ScaleRule, Search};
 use condprog_core::{Layout, Missing, Output, Segment, Table};
-use condprog_cpu::{Encoder, Level};
-use memmap2::MmapMut;
+use condprog_cpu::{Encoder, HugeBuffer, Level};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::{Value, json};
@@ -175,7 +174,7 @@ impl Decoding {
 /// Records of random bytes: every one is valid, and random ids take no notice of what is in them.
 struct Records {
     rows: usize,
-    records: MmapMut,
+    records: HugeBuffer,
     layout: Layout,
 }
 
@@ -208,10 +207,7 @@ impl Setup {
     fn table(&self, rows: usize) -> Result<Records, Error> {
         let length = rows * self.layout.record_bytes();
         let no_memory = |source| Error::Io { action: "make a table of", path: bytes(length as u64).into(), source };
-        let mut records = MmapMut::map_anon(length).map_err(no_memory)?;
-        // Advice only: without huge pages it is slower, not wrong.
-        #[cfg(target_os = "linux")]
-        let _ = records.advise(memmap2::Advice::HugePage);
+        let mut records = HugeBuffer::zeroed(length).map_err(no_memory)?;
         records.par_chunks_mut(1 << 20).enumerate().for_each(|(part, bytes)| {
             let mut random = Random::new(part as u64);
             for bytes in bytes.chunks_mut(8) {

@@ -19,7 +19,7 @@ use super::dry_run;
 use crate::Outcome;
 use crate::arguments::{Compress, RateRows, Tables, refuse_folder};
 use crate::error::{Again, Error};
-use crate::text::{bytes, count, figure, plural, rate};
+use crate::text::{bytes, count, figure, path_text, plural, rate};
 use crate::ui::{self, Ui};
 
 /// Table files of a whole checkpoint.
@@ -102,13 +102,13 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let left_out = selected.left_out;
     let seconds = start.elapsed().as_secs_f64();
     let mut object = written(&report);
-    object["input"] = json!(arguments.input);
-    object["output"] = json!(arguments.output);
+    object["input"] = path_text(&arguments.input).into();
+    object["output"] = path_text(&arguments.output).into();
     object["resumed_rows"] = json!(report.resumed_rows);
     object["seconds"] = json!(seconds);
     if let Some(rewritten) = &rewritten {
         object["whole"] = json!({
-            "index": rewritten.index,
+            "index": path_text(&rewritten.index),
             "total_size": rewritten.total_size,
             "linked": rewritten.linked,
             "copied": rewritten.copied,
@@ -268,8 +268,8 @@ pub(super) fn row_rates(
 pub(super) fn written(report: &CompressReport) -> Value {
     json!({
         "file_bytes": report.file_bytes,
-        "files": report.files,
-        "index": report.index,
+        "files": report.files.iter().map(path_text).collect::<Vec<_>>(),
+        "index": report.index.as_ref().map(path_text),
         "tables": report.tables.iter().map(object).collect::<Vec<_>>(),
     })
 }

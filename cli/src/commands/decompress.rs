@@ -1,7 +1,6 @@
 //! `condprog decompress`
 
 use clap::ValueEnum;
-use condprog_cpu::Access;
 use condprog_table::source::SourcePart;
 use condprog_table::{DecompressOptions, Rewrite, RewriteOptions, TableFile, decompress};
 use serde_json::json;
@@ -9,7 +8,7 @@ use serde_json::json;
 use crate::Outcome;
 use crate::arguments::{Decompress, refuse_folder};
 use crate::error::{Again, Error};
-use crate::text::{bytes, count, plural};
+use crate::text::{bytes, count, path_text, plural};
 use crate::ui::Ui;
 
 /// The file of restored tables in a whole checkpoint.
@@ -19,7 +18,7 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     if arguments.whole.is_none() {
         refuse_folder(&arguments.output)?;
     }
-    let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
+    let file = TableFile::open(&arguments.table)?;
     let options = DecompressOptions {
         dtype: arguments.dtype.into(),
         threads: arguments.threads.count,
@@ -57,8 +56,8 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     let tables =
         file.tables().iter().map(|table| json!({ "name": table.source.name, "rows": table.rows, "dim": table.dim }));
     let object = json!({
-        "table": arguments.table,
-        "output": arguments.output,
+        "table": path_text(&arguments.table),
+        "output": path_text(&arguments.output),
         "file_bytes": written,
         "dtype": dtype,
         "tables": tables.collect::<Vec<_>>(),

@@ -45,7 +45,8 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
     let (source, file) = (Checkpoint::open(&input)?, TableFile::open(&output)?);
     let report = verify(&file, Some(&source), &VerifyOptions::default(), &|update| progress.step(update))?;
     let [verified] = report.tables.as_slice() else { unreachable!("the demo has one table") };
-    let segments = file.segments(&verified.name)?;
+    let records = file.load(&verified.name)?;
+    let segments = records.segments();
     let table = Table::new(&segments).expect("checked when the file was opened");
     let mut rows = vec![0.0; (verified.rows * u64::from(verified.dim)) as usize];
     let raw = source.table(&verified.name)?.read(0, verified.rows as usize)?;

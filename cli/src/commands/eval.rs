@@ -12,7 +12,7 @@ use crate::Outcome;
 use crate::arguments::Eval;
 use crate::error::Error;
 use crate::ids;
-use crate::text::{columns, count, figure};
+use crate::text::{columns, count, figure, path_text};
 use crate::ui::Ui;
 
 /// Methods that the summary shows, where they were run: about 2 bits, then what is larger. The report has all.
@@ -51,9 +51,9 @@ pub(crate) fn run(arguments: &Eval, ui: &Ui) -> Result<Outcome, Error> {
     let files = report.write(&arguments.output)?;
     let seconds = start.elapsed().as_secs_f64();
     let object = json!({
-        "input": arguments.input,
+        "input": path_text(&arguments.input),
         "tensor": arguments.tensor,
-        "files": files,
+        "files": files.iter().map(path_text).collect::<Vec<_>>(),
         "seconds": seconds,
         "methods": report.methods,
         "comparisons": report.comparisons,

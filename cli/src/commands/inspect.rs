@@ -1,19 +1,18 @@
 //! `condprog inspect`
 
-use condprog_cpu::Access;
 use condprog_table::{SegmentSummary, TableFile, TableSummary, inspect};
 use serde_json::json;
 
 use crate::Outcome;
 use crate::arguments::Inspect;
 use crate::error::Error;
-use crate::text::{bytes, columns, count, figure, plural};
+use crate::text::{bytes, columns, count, figure, path_text, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Inspect, ui: &Ui) -> Result<Outcome, Error> {
-    let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
-    let tables = inspect(&file);
-    let object = json!({ "table": arguments.table, "file_bytes": file.file_bytes(), "tables": tables });
+    let file = TableFile::open(&arguments.table)?;
+    let tables = inspect(&file)?;
+    let object = json!({ "table": path_text(&arguments.table), "file_bytes": file.file_bytes(), "tables": tables });
     ui.print("inspect", object, || {
         let head = format!(
             "{}: {}, {}\n",

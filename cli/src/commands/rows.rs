@@ -5,20 +5,22 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use condprog_core::decoder::names_row;
-use condprog_core::{BatchError, Dtype, Missing, Output, Table};
+use condprog_core::{BatchError, Dtype, Missing, Output, Table, TableShape};
+use condprog_cpu::Level;
 use condprog_table::header::{Header, TensorEntry};
-use condprog_table::{Error as TableError, TableFile};
+use condprog_table::{Error as TableError, NewFile, TableFile};
 use half::{bf16, f16};
 use serde_json::json;
 
 use crate::Outcome;
-use crate::arguments::Rows;
-use crate::backend::{self, AnyDecoder};
+use crate::arguments::{Backend, Rows};
+use crate::backend::{self, AnyDecoder, Cpu, Place};
 use crate::error::Error;
 use crate::ids::{self, Ids};
-use crate::text::{count, plural};
+use crate::measure::Stages;
+use crate::npy;
+use crate::text::{count, path_text, plural};
 use crate::ui::Ui;
-use crate::{npy, output};
 
 /// Values decoded at a time: what a large request takes of memory.
 const CHUNK_VALUES: usize = 1 << 24;
@@ -30,16 +32,15 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
     let file = TableFile::open(&arguments.table)?;
     if let Some((path, _)) = output {
         let inputs = file.files().chain([&*arguments.table]).chain(arguments.ids_file.as_deref());
-        output::check(path, inputs, arguments.force.on)?;
+        NewFile::check(path, inputs, arguments.force.on)?;
     }
     let name = table_name(&file, arguments.tensor.as_deref())?;
     let ids = match &arguments.ids_file {
         Some(path) => ids::read(path)?,
         None => Ids::line(arguments.ids.iter().flat_map(|list| &list.0).copied().collect()),
     };
-    let segments = file.segments(name)?;
-    let table = Table::new(&segments).expect("checked when the file was opened");
-    let (shape, missing) = (table.shape(), Missing::from(arguments.missing));
+    let (table, missing) = (file.table(name)?, Missing::from(arguments.missing));
+    let shape = TableShape { rows: table.rows, dim: table.dim };
     // The whole request is refused before anything is written.
     if missing == Missing::Error
         && let Some(position) = ids.ids.iter().position(|&id| !names_row(id, shape.rows))
@@ -47,19 +48,28 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
         return Err(BatchError::MissingRow { position, id: ids.ids[position], rows: shape.rows }.into());
     }
     let place = backend::place(arguments.backend, arguments.level.level)?;
-    let decoder = place.open(table)?;
+    // A processor reads the records of the rows that are asked for; a device takes the table into its memory.
+    let (records, segments);
+    let decoder = if arguments.backend == Backend::Cpu {
+        let level = arguments.level.level.map_or_else(Level::detect, Level::supported)?;
+        Box::new(Picking { file: &file, name, cpu: Cpu(level) })
+    } else {
+        records = file.load(name)?;
+        segments = records.segments();
+        place.open(Table::new(&segments).expect("checked when the file was opened"))?
+    };
     // The ids' shape, with the values of a row as the last dimension.
     let sizes: Vec<u64> = ids.shape.iter().copied().chain([shape.dim.into()]).collect();
     let request = Request { decoder: &*decoder, ids: &ids.ids, missing, dtype: arguments.dtype.into(), dim: shape.dim };
     let about = json!({
-        "table": arguments.table,
+        "table": path_text(&arguments.table),
         "name": name,
         "backend": place.name(),
         "device": place.device(),
         "dtype": request.dtype.name(),
         "dim": shape.dim,
         "shape": sizes,
-        "output": arguments.output,
+        "output": arguments.output.as_ref().map(path_text),
         "ids": ids.ids,
     });
     match output {
@@ -117,6 +127,26 @@ impl Format {
                 Err(Error::Usage(format!("output is {output}, expected a name that ends in .npy or .safetensors")))
             }
         }
+    }
+}
+
+/// Decodes each request from the records of its rows alone, which are read for it.
+struct Picking<'a> {
+    file: &'a TableFile,
+    name: &'a str,
+    cpu: Cpu,
+}
+
+impl AnyDecoder for Picking<'_> {
+    fn decode(&self, ids: &[i64], missing: Missing, output: Output<'_>) -> Result<(), Error> {
+        let picked = self.file.pick(self.name, ids)?;
+        let segments = picked.segments();
+        let table = Table::new(&segments).expect("checked when the file was opened");
+        self.cpu.open(table)?.decode(picked.ids(), missing, output)
+    }
+
+    fn decode_in_stages(&self, _: &[i64], _: Output<'_>) -> Result<Option<Stages>, Error> {
+        Ok(None)
     }
 }
 
@@ -181,13 +211,13 @@ impl Request<'_> {
     /// Writes an array of a shape.
     fn save(&self, path: &Path, format: Format, shape: &[u64], force: bool) -> Result<(), Error> {
         let io = |source| Error::Io { action: "write", path: path.into(), source };
-        output::save(path, force, |file| {
-            match format {
-                Format::Npy => npy::write_header(file, self.dtype, shape).map_err(io)?,
-                Format::Safetensors => file.write_all(&self.safetensors_header(path, shape)?).map_err(io)?,
-            }
-            self.each_chunk(|values| file.write_all(&values.to_bytes()).map_err(io))
-        })
+        let mut file = BufWriter::new(NewFile::create(path, force)?);
+        match format {
+            Format::Npy => npy::write_header(&mut file, self.dtype, shape).map_err(io)?,
+            Format::Safetensors => file.write_all(&self.safetensors_header(path, shape)?).map_err(io)?,
+        }
+        self.each_chunk(|values| file.write_all(&values.to_bytes()).map_err(io))?;
+        Ok(file.into_inner().map_err(|error| io(error.into_error()))?.finish()?)
     }
 
     fn safetensors_header(&self, path: &Path, shape: &[u64]) -> Result<Vec<u8>, Error> {

@@ -1,6 +1,5 @@
 //! `condprog verify`
 
-use condprog_cpu::Access;
 use condprog_table::source::Checkpoint;
 use condprog_table::{TableFile, VerifyOptions, VerifyTable, verify};
 use serde_json::json;
@@ -8,23 +7,34 @@ use serde_json::json;
 use crate::Outcome;
 use crate::arguments::Verify;
 use crate::error::{Again, Error};
-use crate::text::{bytes, count, figure, plural};
+use crate::text::{bytes, count, figure, path_text, plural};
 use crate::ui::Ui;
 
+/// Runs of rows that are shown of those in which something is wrong.
+const SHOWN: usize = 20;
+
 pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
-    let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
+    let file = TableFile::open(&arguments.table)?;
     let source = arguments.against.as_ref().map(Checkpoint::open).transpose()?;
-    let options = VerifyOptions { threads: arguments.threads.count };
+    let options = VerifyOptions {
+        threads: arguments.threads.count,
+        sample: arguments.sample.unwrap_or_default(),
+        max_error: arguments.max_error,
+    };
     let report = ui.job(Again::Restarts, |progress| verify(&file, source.as_ref(), &options, progress))?;
     let whole = report.is_whole();
     let object = json!({
-        "table": arguments.table,
-        "against": arguments.against,
+        "table": path_text(&arguments.table),
+        "against": arguments.against.as_ref().map(path_text),
         "whole": whole,
         "tables": report.tables,
     });
     ui.print("verify", object, || {
-        let verdict = if whole { "sound" } else { "DAMAGED" };
+        let verdict = match (whole, report.is_mismatch()) {
+            (true, _) => "sound",
+            (false, true) => "NOT WHAT THIS SOURCE GIVES",
+            (false, false) => "DAMAGED",
+        };
         report.tables.iter().map(table).collect::<String>() + &format!("{}: {verdict}", arguments.table.display())
     })?;
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
@@ -57,11 +67,18 @@ fn table(table: &VerifyTable) -> String {
     if let (Some(row), Some(mse)) = (table.worst_row, table.worst_relative_mse) {
         text += &line("worst row", format!("{row}, relative MSE {}", figure(mse)));
     }
-    if table.damage.is_empty() {
+    if let (Some(recoded), Some(mismatched)) = (table.recoded_rows, table.mismatched_rows) {
+        text += &line("coded again", format!("{} of {}", plural(recoded, "row"), count(table.rows)));
+        text += &line("mismatches", plural(mismatched, "row"));
+    }
+    if !table.damage.iter().any(|damage| !damage.fault.is_mismatch()) {
         text += &line("checksums", "all right".into());
     }
-    for damage in &table.damage {
-        text += &line("DAMAGE", damage.to_string());
+    for damage in table.damage.iter().take(SHOWN) {
+        text += &line(if damage.fault.is_mismatch() { "MISMATCH" } else { "DAMAGE" }, damage.to_string());
+    }
+    if let Some(more) = table.damage.len().checked_sub(SHOWN).filter(|&more| more > 0) {
+        text += &line("", format!("and {} more; --json has all", count(more as u64)));
     }
     text
 }

@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use condprog_cpu::Access;
-
 use super::files::{self, Files, Finished, Past};
 use super::plan::{Plan, Whole, WholeTable};
 use super::{CompressReport, ScaleMode};
@@ -73,7 +71,7 @@ struct Part {
 
 impl Part {
     fn open(path: &Path) -> Result<Part, Error> {
-        let file = TableFile::open_for(path, Access::Sequential)?;
+        let file = TableFile::open(path)?;
         let text = file.metadata(KEY_PART).ok_or_else(|| Error::NoPart { path: path.into() })?;
         let bad = |what: String| Error::BadPart { path: path.into(), what };
         let whole: Whole = serde_json::from_str(text).map_err(|error| bad(error.to_string()))?;
@@ -242,8 +240,7 @@ fn copy(
                     ..rows.end.min(piece.rows.end) - piece.rows.start;
                 let file = &parts[piece.part].file;
                 check(file, piece, part.end, &mut checked[source][place])?;
-                let all = file.records(piece.table, piece.segment);
-                records.extend_from_slice(&all[(part.start * bytes) as usize..(part.end * bytes) as usize]);
+                file.read_records(&file.tables()[piece.table].segments[piece.segment], part, &mut records)?;
             }
             done.checksums.push(checksum::of(&records));
             let segment = &plan.segments[index];

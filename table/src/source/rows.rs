@@ -1,8 +1,8 @@
 //! The rows of a table, read from its files.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::{File, Metadata};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -14,13 +14,14 @@ use super::{FileState, RawRows, RawScales, RowSource, SourceInfo};
 use crate::checksum;
 use crate::error::{Error, IoContext};
 use crate::fp8;
+use crate::read::ReadFile;
 
 /// The rows of one table of a [`Checkpoint`], in however many tensors and files.
 #[derive(Debug)]
 pub struct TableRows {
     info: SourceInfo,
     paths: Vec<PathBuf>,
-    files: Vec<File>,
+    files: Vec<ReadFile>,
     parts: Vec<Part>,
 }
 
@@ -77,12 +78,12 @@ impl TableRows {
     }
 
     /// Reads rows of one part, counted from its first.
-    fn read_part(&mut self, part: usize, first: u64, rows: usize, out: &mut RawRows) -> Result<(), Error> {
-        let TableRows { info, paths, files, parts, .. } = self;
-        let mut read = |At(file, start): At, stride: u64, out: &mut Vec<u8>| {
+    fn read_part(&self, part: usize, first: u64, rows: usize, out: &mut RawRows) -> Result<(), Error> {
+        let TableRows { info, files, parts, .. } = self;
+        let read = |At(file, start): At, stride: u64, out: &mut Vec<u8>| {
             let end = out.len();
             out.resize(end + rows * stride as usize, 0);
-            read_at(&mut files[file], &paths[file], start + first * stride, &mut out[end..])
+            files[file].read_at(start + first * stride, &mut out[end..])
         };
         let part = &parts[part];
         read(part.data, info.dim * info.dtype.size() as u64, &mut out.data)?;
@@ -102,10 +103,9 @@ impl TableRows {
 }
 
 impl FileState {
-    fn of(file: &File) -> io::Result<FileState> {
-        let about = file.metadata()?;
+    fn of(about: &Metadata) -> FileState {
         let modified = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
-        Ok(FileState { bytes: about.len(), modified_ns: modified.as_nanos() as u64 })
+        FileState { bytes: about.len(), modified_ns: modified.as_nanos() as u64 }
     }
 }
 
@@ -126,14 +126,14 @@ impl RowSource for TableRows {
             };
             let data = (part.data, self.info.dim * self.info.dtype.size() as u64);
             for (At(file, start), stride) in [Some(data), scales].into_iter().flatten() {
-                sample.add_some_of(&mut self.files[file], &self.paths[file], start, part.rows * stride)?;
+                sample.add_some_of(&self.files[file], start, part.rows * stride)?;
             }
         }
         Ok(checksum::hex(sample.0))
     }
 
     fn state(&self) -> Result<Vec<FileState>, Error> {
-        self.files.iter().zip(&self.paths).map(|(file, path)| FileState::of(file).context("read", path)).collect()
+        self.files.iter().map(|file| Ok(FileState::of(&file.about()?))).collect()
     }
 
     fn files(&self) -> &[PathBuf] {
@@ -178,12 +178,12 @@ impl Sample {
     }
 
     /// Adds `bytes` bytes of a file from `start` on, or windows of them.
-    fn add_some_of(&mut self, file: &mut File, path: &Path, start: u64, bytes: u64) -> Result<(), Error> {
+    fn add_some_of(&mut self, file: &ReadFile, start: u64, bytes: u64) -> Result<(), Error> {
         let (windows, size) = if bytes <= Sample::WHOLE { (1, bytes) } else { (Sample::WINDOWS, Sample::WINDOW) };
         let mut window = vec![0; size as usize];
         for number in 0..windows {
             let place = u128::from(bytes - size) * u128::from(number) / u128::from((windows - 1).max(1));
-            read_at(file, path, start + place as u64, &mut window)?;
+            file.read_at(start + place as u64, &mut window)?;
             self.add(&window);
         }
         Ok(())
@@ -195,7 +195,7 @@ impl Sample {
 struct Opened {
     places: HashMap<PathBuf, usize>,
     paths: Vec<PathBuf>,
-    files: Vec<File>,
+    files: Vec<ReadFile>,
 }
 
 impl Opened {
@@ -204,7 +204,7 @@ impl Opened {
         let place = match self.places.get(&file.path) {
             Some(&place) => place,
             None => {
-                self.files.push(File::open(&file.path).context("open", &file.path)?);
+                self.files.push(ReadFile::open(&file.path)?);
                 self.paths.push(file.path.clone());
                 self.places.insert(file.path.clone(), self.files.len() - 1);
                 self.files.len() - 1

@@ -124,7 +124,8 @@ pub(crate) fn compress(input: &Path, output: &Path, options: &CompressOptions) -
 
 /// Rows of a table by their ids, as bits, a missing one as zeros.
 pub(crate) fn decode(file: &TableFile, table: &str, ids: &[i64]) -> Vec<u32> {
-    let segments = file.segments(table).unwrap();
+    let records = file.load(table).unwrap();
+    let segments = records.segments();
     let decoder = CpuDecoder::new(Table::new(&segments).unwrap()).unwrap();
     let mut out = vec![f32::NAN; ids.len() * decoder.shape().dim as usize];
     decoder.decode(ids, Missing::Zero, Output::F32(&mut out)).unwrap();
