@@ -116,7 +116,7 @@ fn code_blocks(
         let non_finite = options.non_finite;
         let mut assembly = Assembly { plan, non_finite, send, counter, runs, pending: 0, open: BTreeMap::new() };
         let mut current: Option<(Layout, ScaleRule, Arc<Encoder>)> = None;
-        let digest = |block: &Block<_>, raw: &RawRows| raw.digest(block.first);
+        let digest = |block: &Block<_>, raw: &RawRows| raw.digest(0..block.rows, block.first);
         let read = read_ahead_with(sources, blocks.into_iter(), digest, |block, raw, source| {
             let planned = &plan.segments[block.tag.0];
             let (layout, rule) = (planned.layout, scale_rule(plan.info(planned).1, options.scale));

@@ -468,8 +468,9 @@ fn resume(
         if !is_same_state {
             // It may be a copy with another time, or something else: what was coded must be what is there.
             let first = segment.rows.start + rows.start;
-            let source = sources[segment.source].read(first, (rows.end - rows.start) as usize)?;
-            if source.digest(first) != entry.source {
+            let count = (rows.end - rows.start) as usize;
+            let source = sources[segment.source].read(first, count)?;
+            if source.digest(0..count, first) != entry.source {
                 let rows = format!("rows {first} to {}", first + (rows.end - rows.start) - 1);
                 let name = &plan.info(segment).0.name;
                 return Err(other_source(&plan.output, &format!("{rows} of {name:?} as they were coded"), "others"));

@@ -210,27 +210,27 @@ impl RawRows {
         self.data.len() / (self.dim * self.dtype.size())
     }
 
-    /// A digest of the rows, of which the first is row `first` of the table: the sum, modulo 2^64, of the XXH3-64 of the
-    /// bytes of each row with its number as the seed; and where rows have scales, of the XXH3-64 of a row's E8M0 bytes, or
-    /// of its one scale as little-endian binary32, with the complement of its number as the seed.
+    /// A digest of rows of the block, whose first row is row `first` of the table: the sum, modulo 2^64, of the XXH3-64 of
+    /// the bytes of each row with its number as the seed; and where rows have scales, of the XXH3-64 of a row's E8M0 bytes,
+    /// or of its one scale as little-endian binary32, with the complement of its number as the seed.
     ///
     /// So digests of neighbouring runs of rows add up to that of all of them, however a table is cut.
-    pub fn digest(&self, first: u64) -> u64 {
-        let groups = self.dim / fp8::GROUP;
-        let data = self.data.chunks_exact(self.dim * self.dtype.size());
-        let rows = (first..).zip(data).map(|(row, bytes)| XxHash3_64::oneshot_with_seed(row, bytes));
-        let scale = |row: u64, bytes: &[u8]| XxHash3_64::oneshot_with_seed(!row, bytes);
-        let scales: u64 = match &self.scales {
-            RawScales::None => 0,
-            RawScales::Groups(scales) => (first..)
-                .zip(scales.chunks_exact(groups))
-                .map(|(row, bytes)| scale(row, bytes))
-                .fold(0, u64::wrapping_add),
-            RawScales::Rows(scales) => {
-                (first..).zip(scales).map(|(row, value)| scale(row, &value.to_le_bytes())).fold(0, u64::wrapping_add)
+    ///
+    /// # Panics
+    /// When there are no such rows.
+    pub fn digest(&self, rows: Range<usize>, first: u64) -> u64 {
+        let (groups, stride) = (self.dim / fp8::GROUP, self.dim * self.dtype.size());
+        let of_row = |row: usize| {
+            let number = first + row as u64;
+            let data = XxHash3_64::oneshot_with_seed(number, &self.data[row * stride..][..stride]);
+            let scale = |bytes: &[u8]| data.wrapping_add(XxHash3_64::oneshot_with_seed(!number, bytes));
+            match &self.scales {
+                RawScales::None => data,
+                RawScales::Groups(scales) => scale(&scales[row * groups..][..groups]),
+                RawScales::Rows(scales) => scale(&scales[row].to_le_bytes()),
             }
         };
-        rows.fold(scales, u64::wrapping_add)
+        rows.map(of_row).fold(0, u64::wrapping_add)
     }
 
     /// Writes rows as binary32 numbers: exact for the three float formats; for FP8 and INT8 the product with the scale

@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use super::limits::{Figures, Limits, relative};
 use super::recode::{Reason, Recoder, Sampled, rule};
 use super::{Damage, Fault, VerifyOptions, VerifyTable};
+use crate::checksum;
 use crate::error::Error;
 use crate::file::TableFile;
 use crate::format::{SegmentInfo, TableInfo};
@@ -37,6 +38,7 @@ pub(super) fn compare(
         Block { source: 0, first: table.first_row + first, rows: size.min(table.rows - first) as usize, tag: first }
     });
     let mut sums = Sums::default();
+    let mut digests = vec![0u64; table.segments.len()];
     let mut recoder = Recoder::new(file, table);
     read_ahead(&mut [source], blocks, |block, raw| {
         let first = block.tag;
@@ -47,6 +49,9 @@ pub(super) fn compare(
         let mut again: BTreeMap<u64, Reason> = sample.into_iter().map(|row| (row, Reason::Sample)).collect();
         for part in parts {
             sums.add(&part.sums);
+            for (segment, digest) in part.digests {
+                digests[segment] = digests[segment].wrapping_add(digest);
+            }
             again.extend(part.doubts);
         }
         for (row, reason) in again {
@@ -73,6 +78,16 @@ pub(super) fn compare(
         fault,
     }));
     report.damage.extend(of_rows);
+    report.damage.extend(table.segments.iter().zip(digests).filter_map(|(segment, got)| {
+        let (got, expected) = (checksum::hex(got), segment.source_xxh3_64.clone()?);
+        (got != expected).then(|| Damage {
+            table: table.name.clone(),
+            tensor: segment.tensor.clone(),
+            first_row: segment.first_row,
+            rows: segment.rows,
+            fault: Fault::SourceDigest { got, expected },
+        })
+    }));
     Ok(())
 }
 
@@ -88,6 +103,8 @@ struct Part {
     sums: Sums,
     /// Rows in doubt, in row order.
     doubts: Vec<(u64, Reason)>,
+    /// Of the segments that they are in, the digests of their source rows.
+    digests: Vec<(usize, u64)>,
 }
 
 impl<'a> Compared<'a> {
@@ -105,6 +122,20 @@ impl<'a> Compared<'a> {
         self.table.segments.partition_point(|segment| segment.first_row + segment.rows <= row)
     }
 
+    /// Digests of source rows of a block, by segment.
+    fn digests(&self, raw: &RawRows, first: u64, rows: Range<usize>) -> Vec<(usize, u64)> {
+        let mut digests = Vec::new();
+        let mut start = rows.start;
+        while start < rows.end {
+            let segment = self.segment(first + start as u64);
+            let about = &self.table.segments[segment];
+            let end = rows.end.min((about.first_row + about.rows - first) as usize);
+            digests.push((segment, raw.digest(start..end, self.table.first_row + first)));
+            start = end;
+        }
+        digests
+    }
+
     /// Compares rows of a block, which are counted from the block's first.
     fn part(&self, raw: &RawRows, first: u64, rows: Range<usize>) -> Result<Part, Error> {
         let start = first + rows.start as u64;
@@ -117,7 +148,8 @@ impl<'a> Compared<'a> {
         decoder
             .decode(&ids, Missing::Error, Output::F32(&mut restored))
             .expect("ids and output are those of the table");
-        let mut part = Part { sums: Sums::default(), doubts: Vec::new() };
+        let mut part =
+            Part { sums: Sums::default(), doubts: Vec::new(), digests: self.digests(raw, first, rows.clone()) };
         for ((row, source), restored) in (start..).zip(source.chunks(raw.dim)).zip(restored.chunks(raw.dim)) {
             let figures = Figures::of(source, restored);
             let limits = &self.segments[self.segment(row)].1;

@@ -73,6 +73,13 @@ pub enum Fault {
         /// The largest allowed.
         expected: f64,
     },
+    /// The source rows are not those that were read when the table was made: at least one has changed, or changed places.
+    SourceDigest {
+        /// Got, hexadecimal.
+        got: String,
+        /// Expected, hexadecimal.
+        expected: String,
+    },
     /// Rows whose errors are within every limit, but whose records are not those that this version makes of the source
     /// rows: the source is another one, if a similar one, or the file was coded by another version of the encoder.
     Records {
@@ -95,6 +102,7 @@ impl Fault {
             Fault::SourceRows { .. } => "mismatch-rows",
             Fault::Cosine { .. } => "mismatch-cosine",
             Fault::MaxError { .. } => "mismatch-error",
+            Fault::SourceDigest { .. } => "mismatch-source",
             Fault::Records { .. } => "mismatch-records",
         }
     }
@@ -104,7 +112,11 @@ impl Fault {
     pub fn is_mismatch(&self) -> bool {
         match self {
             Fault::Checksum { .. } | Fault::Padding { .. } | Fault::ZeroRows { .. } => false,
-            Fault::SourceRows { .. } | Fault::Cosine { .. } | Fault::MaxError { .. } | Fault::Records { .. } => true,
+            Fault::SourceRows { .. }
+            | Fault::Cosine { .. }
+            | Fault::MaxError { .. }
+            | Fault::SourceDigest { .. }
+            | Fault::Records { .. } => true,
         }
     }
 }
@@ -130,6 +142,10 @@ impl fmt::Display for Damage {
                  the source"
             ),
             Fault::MaxError { got, expected } => write!(f, "relative MSE is {got:.6}, expected at most {expected}"),
+            Fault::SourceDigest { got, expected } => write!(
+                f,
+                "the rows of the source have digest {got}, expected {expected} as when they were coded: not the same source"
+            ),
             Fault::Records { row, count, of } => write!(
                 f,
                 "record bytes differ from what this version codes for the source row, though every error is within its \
