@@ -16,7 +16,7 @@ use crate::format::TableInfo;
 use crate::fp8;
 use crate::header::{Header, METADATA_KEY, TensorEntry};
 use crate::journal;
-use crate::output::{Partial, folder_of, refuse_full, refuse_same, sweep};
+use crate::output::{Temporary, folder_of, refuse_full, refuse_same, sweep};
 use crate::source::{ScaleKind, ScaleTensor, SourceDtype, number_at_least, number_bytes, number_size};
 use crate::stream::{Counter, Progress, Stage, default_block_rows, on_threads};
 
@@ -68,15 +68,14 @@ pub fn decompress(
         let layout = layout(output, &tensors)?;
         journal::refuse(&journal::peek(output)?, output, "decompress", options.force)?;
         sweep(folder_of(output));
-        let mut partial = Partial::temporary(output, options.force)?;
+        let mut temporary = Temporary::create(output, options.force)?;
         let bytes = layout.2;
         let restored = refuse_full(output, bytes, std::iter::empty())
-            .and_then(|()| restore(file, &layout, &tensors, &mut partial, progress))
-            .and_then(|()| partial.finish(options.force));
+            .and_then(|()| restore(file, &layout, &tensors, &mut temporary, progress));
         match restored {
-            Ok(()) => Ok(bytes),
+            Ok(()) => temporary.finish(options.force).map(|()| bytes),
             Err(error) => {
-                partial.discard();
+                temporary.discard();
                 Err(error)
             }
         }
@@ -196,10 +195,10 @@ fn restore(
     file: &TableFile,
     (header, places, length): &(Vec<u8>, Places, u64),
     tensors: &[Restored<'_>],
-    partial: &mut Partial,
+    temporary: &mut Temporary,
     progress: &Progress<'_>,
 ) -> Result<(), Error> {
-    partial.restart(*length)?;
+    temporary.set_length(*length)?;
     let mut counter =
         Counter::new(Stage::Restore, progress, 0, tensors.iter().map(|t| t.rows.end - t.rows.start).sum());
     for tensor in tensors {
@@ -208,7 +207,7 @@ fn restore(
         if let Some((scale, at)) = scale
             && let Some(bits) = scale.value_bits
         {
-            partial.write_at(at, &number_bytes(&scale.dtype, f32::from_bits(bits).into()))?;
+            temporary.write_at(at, &number_bytes(&scale.dtype, f32::from_bits(bits).into()))?;
         }
         for first in tensor.rows.clone().step_by(block as usize) {
             let rows = first..tensor.rows.end.min(first + block);
@@ -218,14 +217,14 @@ fn restore(
             let decoder = CpuDecoder::new(Table::new(&segments).expect("checked when the file was opened"))?;
             let (data, scales) = restore_block(&decoder, &ids, tensor);
             let row = first - tensor.rows.start;
-            partial.write_at(places[&tensor.name] + row * tensor.row_bytes(), &data)?;
+            temporary.write_at(places[&tensor.name] + row * tensor.row_bytes(), &data)?;
             if let Some((_, at)) = scale {
-                partial.write_at(at + row * tensor.scale_bytes(), &scales)?;
+                temporary.write_at(at + row * tensor.scale_bytes(), &scales)?;
             }
             counter.add(&tensor.table.name, ids.len() as u64)?;
         }
     }
-    partial.write_at(0, header)
+    temporary.write_at(0, header)
 }
 
 /// Elements and scale bytes of some rows.

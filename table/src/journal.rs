@@ -61,8 +61,10 @@ pub(crate) struct Entry {
 
 /// What a journal says of an earlier run.
 pub(crate) enum Account {
-    /// Nothing: there was no journal, or a run that had written nothing but the start of one.
+    /// Nothing: there is no journal.
     None,
+    /// A run was there that had written nothing but the start of a journal, or keeps none.
+    Empty,
     /// It is this program's, but damaged: what was asked for is not known.
     Damaged,
     /// A run, and its blocks.
@@ -192,7 +194,7 @@ fn read(file: &mut File, path: &Path) -> Result<Account, Error> {
     let Some(rest) = bytes.strip_prefix(MARK) else {
         // A kill may have cut the very first line short.
         return if MARK.starts_with(&bytes) {
-            Ok(Account::None)
+            Ok(Account::Empty)
         } else {
             Err(Error::Foreign { path: path.into(), kind: "no journal of this program" })
         };
@@ -201,7 +203,7 @@ fn read(file: &mut File, path: &Path) -> Result<Account, Error> {
     let first = lines.next().unwrap_or_default();
     match parse(first) {
         Some(head) => Ok(Account::Run(Box::new(head), lines.filter_map(parse).collect())),
-        None if !first.ends_with(b"\n") => Ok(Account::None),
+        None if !first.ends_with(b"\n") => Ok(Account::Empty),
         None => Ok(Account::Damaged),
     }
 }

@@ -15,8 +15,8 @@ use crate::header::Header;
 use crate::index::Index;
 use crate::journal::{Head, journal_path};
 use crate::output::{
-    Earlier, Partial, There, file_name, folder_of, look, partial_path, peek_partial, refuse_existing, refuse_full,
-    refuse_same, sweep, sync_folder,
+    Earlier, Partial, Temporary, There, file_name, folder_of, look, partial_path, peek_partial, refuse_existing,
+    refuse_full, refuse_same, sweep, sync_folder,
 };
 
 /// What is known of a segment when its rows are written.
@@ -36,9 +36,18 @@ pub(super) struct Past {
     pub(super) resumes: bool,
     /// What a begun file lacks if `resumes` is not set: its journal is missing, damaged, or that of another run.
     pub(super) journal: &'static str,
-    /// Whether a begun file of an equal run is nobody's work: that of commands that start over.
-    pub(super) starts_over: bool,
+    /// What a command that starts over found, for which a begun file of an equal run is nobody's work.
+    pub(super) restarts: Option<Restart>,
     pub(super) force: bool,
+}
+
+/// What an earlier run of a command that starts over has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restart {
+    /// Nothing that says so: files under their names are somebody's.
+    Clean,
+    /// Its lock: it was killed, and files of an equal run under their names are what it had finished.
+    Killed,
 }
 
 /// A file of the output.
@@ -282,12 +291,7 @@ struct FoundFiles {
 
 /// Looks at all that is in the way of an output.
 fn look_at(plan: &Plan, past: Past) -> Result<FoundFiles, Error> {
-    let lacks_index = match &plan.index {
-        Some(path) => matches!(look(path)?, There::Nothing),
-        None => false,
-    };
-    // Of several files whose index is not there yet, those of an equal run are what a killed one has finished.
-    let may_have_finished = past.resumes || past.starts_over && lacks_index;
+    let may_have_finished = past.resumes || past.restarts == Some(Restart::Killed);
     let mut whole = Vec::new();
     for (planned, tables) in plan.files.iter().zip(&plan.head.files) {
         let has_partial = !matches!(look(&partial_path(&planned.path))?, There::Nothing);
@@ -300,7 +304,7 @@ fn look_at(plan: &Plan, past: Past) -> Result<FoundFiles, Error> {
         }
         whole.push(own);
     }
-    let is_own_index = |path: &PathBuf| past.resumes && Index::read(path).is_ok_and(|found| found == index(plan));
+    let is_own_index = |path: &PathBuf| may_have_finished && Index::read(path).is_ok_and(|found| found == index(plan));
     let has_index = plan.index.as_ref().is_some_and(is_own_index);
     if let Some(path) = plan.index.as_ref().filter(|_| !has_index) {
         refuse_existing(path, past.force)?;
@@ -335,7 +339,7 @@ pub(super) fn check(plan: &Plan, past: Past) -> Result<(), Error> {
 
 /// Refuses to drop a begun file whose account is lost.
 fn refuse_lost(plan: &Plan, output: &Path, run: &str, past: Past) -> Result<(), Error> {
-    if past.force || past.starts_over && run == plan.head.run {
+    if past.force || past.restarts.is_some() && run == plan.head.run {
         return Ok(());
     }
     let what = if past.resumes { "that of another run" } else { past.journal };
@@ -393,12 +397,14 @@ fn remove(path: &Path, force: bool) -> Result<(), Error> {
 /// Writes a text file.
 pub(crate) fn write_text(path: &Path, text: &str, force: bool) -> Result<(), Error> {
     sweep(folder_of(path));
-    let mut file = Partial::temporary(path, force)?;
-    let written = file.write_at(0, text.as_bytes()).and_then(|()| file.finish(force));
-    if written.is_err() {
-        file.discard();
+    let mut file = Temporary::create(path, force)?;
+    match file.write_at(0, text.as_bytes()) {
+        Ok(()) => file.finish(force),
+        Err(error) => {
+            file.discard();
+            Err(error)
+        }
     }
-    written
 }
 
 /// Counts the rows of a table that became zero, over its segments.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::files::{self, Files, Finished, Past};
+use super::files::{self, Files, Finished, Past, Restart};
 use super::plan::{Plan, Whole, WholeTable};
 use super::{CompressReport, ScaleMode};
 use crate::aspect::{Aspect, difference};
@@ -11,7 +11,7 @@ use crate::checksum;
 use crate::error::Error;
 use crate::file::{TableFile, block_range};
 use crate::format::{KEY_PART, SegmentInfo};
-use crate::journal::{self, Journal};
+use crate::journal::{self, Account, Journal};
 use crate::stream::{Counter, Progress, Stage};
 
 /// How to join.
@@ -51,7 +51,8 @@ pub fn join(
     let (journal, account) = Journal::open(output, plan.file_bytes())?;
     journal::refuse(&account, output, "join", options.force)?;
     // Joining starts over: what a killed one has left is of no use, but for files that have their names already.
-    let past = Past { resumes: false, journal: "missing", starts_over: true, force: options.force };
+    let restarts = Some(if matches!(account, Account::None) { Restart::Clean } else { Restart::Killed });
+    let past = Past { resumes: false, journal: "missing", restarts, force: options.force };
     let mut files = Files::open(&plan, past)?;
     let mut counter = Counter::new(Stage::Join, progress, 0, plan.rows());
     let joined = copy(&parts, &pieces, &mut plan, &mut files, &mut counter)

@@ -313,9 +313,9 @@ type Earlier = Option<(Box<Head>, Vec<Entry>)>;
 /// What the journal's account of an earlier run means for this one. Another run that has left unfinished files is
 /// refused.
 fn past(account: Account, plan: &Plan, force: bool) -> Result<(Past, Earlier), Error> {
-    let past = |resumes, journal| Past { resumes, journal, starts_over: false, force };
+    let past = |resumes, journal| Past { resumes, journal, restarts: None, force };
     match account {
-        Account::None => Ok((past(false, "missing"), None)),
+        Account::None | Account::Empty => Ok((past(false, "missing"), None)),
         Account::Damaged => Ok((past(false, "damaged"), None)),
         Account::Run(head, entries) => {
             let Some((what, got, expected)) = differ(&head, &plan.head) else {

@@ -2,7 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `partial.rs` | files on their way to a name: unfinished table files, which resume, and temporaries, which do not |
+//! | `partial.rs` | unfinished table files, which resume |
+//! | `temporary.rs` | files for everything else, which does not |
 //! | `new_file.rs` | temporaries for those who use this crate |
 //! | `space.rs` | whether the disk has room |
 //!
@@ -19,10 +20,12 @@ use crate::error::{Error, IoContext};
 mod new_file;
 mod partial;
 mod space;
+mod temporary;
 
 pub use new_file::NewFile;
-pub(crate) use partial::{Earlier, Partial, create, is_at, lock, open_own, partial_path, peek_partial, sweep};
+pub(crate) use partial::{Earlier, Partial, create, is_at, lock, open_own, partial_path, peek_partial};
 pub(crate) use space::{free_bytes, refuse_full};
+pub(crate) use temporary::{Temporary, sweep};
 
 /// What a path is that ends in no name.
 pub(crate) const NO_NAME: &str = "no name of a file";

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::{Partial, folder_of, refuse_existing, refuse_same, sweep};
+use super::{Temporary, folder_of, refuse_existing, refuse_same, sweep};
 use crate::error::Error;
 
 /// A file that gets its name when it is whole and on the disk. Until then it is a temporary beside it, which goes with
 /// this value; what a killed program has left, the next one removes.
 #[derive(Debug)]
 pub struct NewFile {
-    partial: Option<Partial>,
+    temporary: Option<Temporary>,
     force: bool,
 }
 
@@ -36,7 +36,7 @@ impl NewFile {
     pub fn create(output: impl AsRef<Path>, force: bool) -> Result<NewFile, Error> {
         let output = output.as_ref();
         sweep(folder_of(output));
-        Ok(NewFile { partial: Some(Partial::temporary(output, force)?), force })
+        Ok(NewFile { temporary: Some(Temporary::create(output, force)?), force })
     }
 
     /// Makes the file durable and gives it its name.
@@ -44,18 +44,18 @@ impl NewFile {
     /// # Errors
     /// [`Error::Io`], [`Error::OutputExists`] when something has come there since.
     pub fn finish(mut self) -> Result<(), Error> {
-        let Some(partial) = self.partial.take() else { return Ok(()) };
-        let finished = partial.finish(self.force);
-        if finished.is_err() {
-            partial.discard();
-        }
-        finished
+        self.temporary.take().map_or(Ok(()), |temporary| temporary.finish(self.force))
     }
 }
 
 impl Write for NewFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.partial.as_mut().map_or(Ok(0), |partial| partial.append(bytes))
+        let Some(temporary) = &mut self.temporary else { return Ok(0) };
+        match temporary.append(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(Error::Io { source, .. }) => Err(source),
+            Err(other) => Err(io::Error::other(other)),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -65,8 +65,8 @@ impl Write for NewFile {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if let Some(partial) = self.partial.take() {
-            partial.discard();
+        if let Some(temporary) = self.temporary.take() {
+            temporary.discard();
         }
     }
 }

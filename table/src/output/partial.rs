@@ -4,25 +4,18 @@
 //! the length of its header, so that no reader takes it for a finished one; then with the very bytes that its header
 //! will start with, in which the identity of its run stands. So it carries its mark from its first moment to its last,
 //! whether or not the header has been written: what does not start like that is somebody else's file. It resumes.
-//!
-//! Everything else is written as a temporary with a name made up for it. It never resumes; what a killed run has left
-//! is swept up by the next one, which knows such names by the checksum in them.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::{There, folder_of, is_same_file, look, names_of, refuse_existing, sync_folder, with_suffix, write_error};
-use crate::checksum;
 use crate::error::{Error, IoContext};
 use crate::format::KEY_RUN;
 use crate::header::{LENGTH_BYTES, METADATA_KEY};
 
 /// What the name of an unfinished table file has at its end.
 const PARTIAL_SUFFIX: &str = ".condprog-partial";
-/// What the name of a temporary starts with.
-const TEMPORARY_PREFIX: &str = ".condprog-temporary-";
 /// Digits of a run's identity.
 const RUN_DIGITS: usize = 16;
 /// What stands where an unfinished table file would.
@@ -49,8 +42,8 @@ pub(crate) struct Partial {
     file: File,
     /// Bytes of the whole output.
     length: u64,
-    /// The identity of the run, of a table file.
-    run: Option<String>,
+    /// The identity of the run.
+    run: String,
 }
 
 impl Partial {
@@ -62,13 +55,8 @@ impl Partial {
     pub(crate) fn open(output: &Path, run: &str) -> Result<(Partial, Earlier), Error> {
         let path = partial_path(output);
         for _ in 0..TRIES {
-            let partial = |file, length| Partial {
-                output: output.into(),
-                path: path.clone(),
-                file,
-                length,
-                run: Some(run.into()),
-            };
+            let partial =
+                |file, length| Partial { output: output.into(), path: path.clone(), file, length, run: run.into() };
             if let Some(file) = create(&path)? {
                 if !hold(&file, &path, output)? {
                     continue;
@@ -88,29 +76,12 @@ impl Partial {
             match &earlier {
                 Earlier::Nothing => partial.write_mark()?,
                 // It may have been whole, but for its name.
-                Earlier::Begun(run) if Some(run) == partial.run.as_ref() => {
+                Earlier::Begun(run) if *run == partial.run => {
                     partial.write_at(0, &[0; LENGTH_BYTES as usize])?;
                 }
                 _ => {}
             }
             return Ok((partial, earlier));
-        }
-        Err(Error::Busy { path: output.into() })
-    }
-
-    /// Creates a temporary file for what cannot resume.
-    pub(crate) fn temporary(output: &Path, force: bool) -> Result<Partial, Error> {
-        refuse_existing(output, force)?;
-        let folder = folder_of(output);
-        let first = checksum::of(output.file_name().unwrap_or_default().as_encoded_bytes()) as u32;
-        for number in 0..TRIES as u32 {
-            let path = folder.join(temporary_name(first.wrapping_add(number)));
-            let Some(file) = create_as(&path, output)? else { continue };
-            lock(&file, output, output)?;
-            // Whoever swept between these two calls has taken it for an old one.
-            if is_at(&file, &path) {
-                return Ok(Partial { output: output.into(), path, file, length: 0, run: None });
-            }
         }
         Err(Error::Busy { path: output.into() })
     }
@@ -130,7 +101,7 @@ impl Partial {
     /// What is there loses its name rather than its content: were it, against all checks, the file of somebody else who
     /// has another name for it, nothing would be lost.
     pub(crate) fn restart(&mut self, length: u64) -> Result<(), Error> {
-        let mark = self.run.as_deref().map_or(0, |run| mark(run).len()) as u64;
+        let mark = mark(&self.run).len() as u64;
         if self.file.metadata().context("read", &self.path)?.len() > mark || self.length > mark {
             fs::remove_file(&self.path).context("remove", &self.path)?;
             self.file = create(&self.path)?.ok_or_else(|| Error::Busy { path: self.output.clone() })?;
@@ -142,10 +113,7 @@ impl Partial {
     }
 
     fn write_mark(&mut self) -> Result<(), Error> {
-        match self.run.as_deref().map(mark) {
-            Some(mark) => self.write_at(0, &mark),
-            None => Ok(()),
-        }
+        self.write_at(0, &mark(&self.run))
     }
 
     /// Writes some bytes.
@@ -154,28 +122,10 @@ impl Partial {
         written.map_err(|error| self.write_error(error))
     }
 
-    /// Writes some of some bytes behind those that were written last.
-    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
     /// Reads some bytes.
     pub(crate) fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
         let read = self.file.seek(SeekFrom::Start(offset)).and_then(|_| self.file.read_exact(bytes));
         read.context("read", &self.path)
-    }
-
-    /// Makes it a copy of a file of `bytes` bytes, with the same permissions.
-    pub(crate) fn copy_from(&mut self, source: &Path, bytes: u64) -> Result<(), Error> {
-        self.length = bytes;
-        let mut from = File::open(source).context("open", source)?;
-        let permissions = from.metadata().context("open", source)?.permissions();
-        let copied = io::copy(&mut from, &mut self.file).map_err(|error| self.write_error(error))?;
-        if copied != bytes {
-            let what = format!("it was {bytes} bytes, and {copied} were read");
-            return Err(Error::SourceChanged { path: source.into(), what });
-        }
-        self.file.set_permissions(permissions).map_err(|error| self.write_error(error))
     }
 
     /// Writes the header, of which the mark is the start: its length comes last.
@@ -188,13 +138,7 @@ impl Partial {
     /// Makes the output durable and gives it its name. It stays locked until `self` is dropped.
     pub(crate) fn finish(&self, force: bool) -> Result<(), Error> {
         self.file.sync_all().map_err(|error| self.write_error(error))?;
-        // Nobody who keeps to the lock takes the name away; who does not may have put something else there.
-        if !is_at(&self.file, &self.path) {
-            return Err(foreign(&self.path, "no longer the file that was being written"));
-        }
-        refuse_existing(&self.output, force)?;
-        fs::rename(&self.path, &self.output).context("finish", &self.output)?;
-        sync_folder(folder_of(&self.output)).context("finish", &self.output)
+        rename(&self.file, &self.path, &self.output, force)
     }
 
     /// Removes the unfinished output, which nobody can go on with.
@@ -206,9 +150,7 @@ impl Partial {
     }
 
     fn write_error(&self, error: io::Error) -> Error {
-        // The name of a temporary tells nobody anything.
-        let path = if self.run.is_some() { &self.path } else { &self.output };
-        write_error(error, path, self.length, self.run.is_some())
+        write_error(error, &self.path, self.length, true)
     }
 }
 
@@ -221,6 +163,17 @@ pub(crate) fn peek_partial(output: &Path) -> Result<Option<Earlier>, Error> {
     let Some(mut file) = open_own(&path)? else { return Ok(None) };
     let earlier = earlier(&mut file).context("read", &path)?;
     earlier.map(Some).ok_or_else(|| foreign(&path, NO_PARTIAL))
+}
+
+/// Gives a file that is whole and on the disk the name of its output.
+pub(super) fn rename(file: &File, path: &Path, output: &Path, force: bool) -> Result<(), Error> {
+    // Nobody who keeps to the lock takes the name away; who does not may have put something else there.
+    if !is_at(file, path) {
+        return Err(foreign(path, "no longer the file that was being written"));
+    }
+    refuse_existing(output, force)?;
+    fs::rename(path, output).context("finish", output)?;
+    sync_folder(folder_of(output)).context("finish", output)
 }
 
 /// The name of a table file that is not finished.
@@ -262,34 +215,6 @@ fn earlier(file: &mut File) -> io::Result<Option<Earlier>> {
     Ok(Some(if start.len() == whole { Earlier::Marked(run) } else { Earlier::Begun(run) }))
 }
 
-/// The name of a temporary: a number, and a checksum of it by which its kind is known again.
-fn temporary_name(number: u32) -> String {
-    let check = checksum::of(&[b"condprog temporary ", number.to_le_bytes().as_slice()].concat()) as u32;
-    format!("{TEMPORARY_PREFIX}{number:08x}{check:08x}")
-}
-
-fn is_temporary(name: &OsStr) -> bool {
-    let name = name.to_str().unwrap_or_default();
-    let digits = name.strip_prefix(TEMPORARY_PREFIX).and_then(|digits| digits.get(..8));
-    digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).is_some_and(|number| temporary_name(number) == name)
-}
-
-/// Removes the temporaries that killed runs have left in a folder. Those that somebody is writing are locked; where there
-/// are no locks, all stay.
-pub(crate) fn sweep(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    for entry in entries.flatten().filter(|entry| is_temporary(&entry.file_name())) {
-        let path = entry.path();
-        // Whatever is in the way of tidying up is no reason to fail.
-        if let Ok(Some(file)) = open_own(&path)
-            && file.try_lock().is_ok()
-            && is_at(&file, &path)
-        {
-            let _ = fs::remove_file(&path);
-        }
-    }
-}
-
 /// How files of this program's own are opened: no link is followed, and nothing is waited for.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -309,7 +234,7 @@ pub(crate) fn create(path: &Path) -> Result<Option<File>, Error> {
 }
 
 /// As [`create`]; errors are about `name`.
-fn create_as(path: &Path, name: &Path) -> Result<Option<File>, Error> {
+pub(super) fn create_as(path: &Path, name: &Path) -> Result<Option<File>, Error> {
     match options().create_new(true).open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),

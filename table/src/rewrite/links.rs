@@ -10,7 +10,7 @@ use twox_hash::XxHash3_64;
 
 use super::RewriteError;
 use crate::error::{Error, IoContext};
-use crate::output::{Partial, There, is_same_file, look};
+use crate::output::{Temporary, There, is_same_file, look};
 
 /// What is not part of a checkpoint though it lies in its folder: the state of version control and of downloads.
 const NOT_COPIED: [&str; 2] = [".git", ".cache"];
@@ -150,11 +150,13 @@ impl Link {
                 Err(_) => {}
             }
         }
-        let mut partial = Partial::temporary(output, false)?;
-        let copied = partial.copy_from(&self.source, self.bytes).and_then(|()| partial.finish(false));
-        if copied.is_err() {
-            partial.discard();
+        let mut copy = Temporary::create(output, false)?;
+        match copy.copy_from(&self.source, self.bytes) {
+            Ok(()) => copy.finish(false).map(|()| Made::Copy),
+            Err(error) => {
+                copy.discard();
+                Err(error)
+            }
         }
-        copied.map(|()| Made::Copy)
     }
 }

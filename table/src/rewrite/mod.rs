@@ -34,7 +34,7 @@ use crate::error::{Error, IoContext};
 use crate::format::TableInfo;
 use crate::header::{Header, Strings, TensorEntry};
 use crate::index::{self, CHECKPOINT_INDEX, Index, IndexError, Place};
-use crate::output::{Partial, There, file_name, look, refuse_existing, sweep, sync_folder};
+use crate::output::{Temporary, There, file_name, look, refuse_existing, sweep, sync_folder};
 
 const CONFIG: &str = "config.json";
 /// The file of a checkpoint of one file. Loaders that find it look for no index.
@@ -547,16 +547,18 @@ impl Rest {
         if resumed && fs::metadata(output).is_ok_and(|about| about.len() == length) {
             return Ok(());
         }
-        let mut partial = Partial::temporary(output, resumed)?;
-        let written = self.copy(&mut partial, &header, length).and_then(|()| partial.finish(resumed));
-        if written.is_err() {
-            partial.discard();
+        let mut temporary = Temporary::create(output, resumed)?;
+        match self.copy(&mut temporary, &header, length) {
+            Ok(()) => temporary.finish(resumed),
+            Err(error) => {
+                temporary.discard();
+                Err(error)
+            }
         }
-        written
     }
 
-    fn copy(&self, partial: &mut Partial, header: &[u8], length: u64) -> Result<(), Error> {
-        partial.restart(length)?;
+    fn copy(&self, temporary: &mut Temporary, header: &[u8], length: u64) -> Result<(), Error> {
+        temporary.set_length(length)?;
         let mut source = File::open(&self.source).context("open", &self.source)?;
         let (mut at, mut chunk) = (header.len() as u64, Vec::new());
         for tensor in &self.tensors {
@@ -565,13 +567,12 @@ impl Rest {
             while left > 0 {
                 chunk.resize(left.min(CHUNK) as usize, 0);
                 source.read_exact(&mut chunk).context("read", &self.source)?;
-                partial.write_at(at, &chunk)?;
+                temporary.write_at(at, &chunk)?;
                 at += chunk.len() as u64;
                 left -= chunk.len() as u64;
             }
         }
-        // An unfinished file starts with zeros.
-        partial.write_at(0, header)
+        temporary.write_at(0, header)
     }
 }
 
