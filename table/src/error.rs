@@ -12,6 +12,7 @@ use crate::family::FamilyError;
 use crate::format::FormatError;
 use crate::header::HeaderError;
 use crate::index::IndexError;
+use crate::quote::{listed, quoted};
 use crate::rewrite::RewriteError;
 use crate::source::SourceError;
 use crate::verify::Damage;
@@ -29,6 +30,24 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// What is to be read is no regular file.
+    #[error("{} is {got}, expected a regular file", .path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        got: &'static str,
+    },
+    /// There is nothing of this name, which is one as repositories on the Hugging Face hub have.
+    #[error(
+        "{id} is no file or folder here; a repository of that name on the Hugging Face hub is downloaded with \
+         `hf download {id} --local-dir {}`, whose folder can be given then",
+        .id.rsplit('/').next().unwrap_or_default()
+    )]
+    HubId {
+        /// The name.
+        id: String,
     },
     /// There is no room for the output.
     #[error("cannot write {}: no space left; {needed} bytes are needed in all", .path.display())]
@@ -82,7 +101,7 @@ pub enum Error {
         damage: Box<Damage>,
     },
     /// No table has this name.
-    #[error("{}: table {table:?} is not in the file, expected one of {have:?}", .path.display())]
+    #[error("{}: table {} is not in the file, expected {}", .path.display(), quoted(.table), listed(.have, "or"))]
     NoTable {
         /// The file.
         path: PathBuf,
@@ -299,6 +318,8 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Io { .. } => "io",
+            Error::NotAFile { .. } => "not-a-file",
+            Error::HubId { .. } => "hub-id",
             Error::DiskFull { .. } => "disk-full",
             Error::Family(source) => source.code(),
             Error::Header { source, .. } => source.code(),
@@ -339,7 +360,7 @@ impl Error {
 
 impl Error {
     pub(crate) fn header(path: &Path, source: HeaderError) -> Error {
-        Error::Header { path: path.into(), source: Box::new(source) }
+        Error::Header { path: path.into(), source: Box::new(source.at(path)) }
     }
 
     pub(crate) fn source(path: &Path, source: SourceError) -> Error {

@@ -10,6 +10,7 @@ use super::scale::{self, ScaleKind};
 use super::{RawRows, RawScales, RowSource, SourceInfo};
 use crate::error::{Error, IoContext};
 use crate::fp8;
+use crate::input;
 
 /// The rows of one table of a [`Checkpoint`], in however many tensors and files.
 #[derive(Debug)]
@@ -57,7 +58,8 @@ impl TableRows {
                 None => Scales::None,
                 Some(scale) => {
                     let (file, entry) = checkpoint.find(&scale.name).map_err(|source| checkpoint.error(source))?;
-                    let at = opened.at(file, entry.start)?;
+                    let before = scale.first_row.unwrap_or(0) * scale.bytes_per_row(info.dim);
+                    let at = opened.at(file, entry.start + before)?;
                     match (scale.kind(), scale::number_size(&scale.dtype), scale.value_bits) {
                         (ScaleKind::Groups, ..) => Scales::Groups(at),
                         (ScaleKind::Rows, size, _) => Scales::Rows(at, scale.dtype.clone(), size.unwrap_or(0)),
@@ -150,7 +152,7 @@ impl Opened {
         let place = match self.places.get(&file.path) {
             Some(&place) => place,
             None => {
-                self.files.push(File::open(&file.path).context("open", &file.path)?);
+                self.files.push(input::open(&file.path)?.0);
                 self.paths.push(file.path.clone());
                 self.identities.push(file.identity.clone());
                 self.places.insert(file.path.clone(), self.files.len() - 1);
