@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Decompress(Decompress),
     /// Say what a model's tables would take, and what a machine gets back
     Plan(Plan),
+    /// Say what is in a checkpoint, and what each tensor would be taken for
+    List(List),
     /// Say what is in a table file
     Inspect(Inspect),
     /// Check a table file, and how far its rows are from their source
@@ -68,6 +70,7 @@ impl Command {
             Command::Join(_) => "join",
             Command::Decompress(_) => "decompress",
             Command::Plan(_) => "plan",
+            Command::List(_) => "list",
             Command::Inspect(_) => "inspect",
             Command::Verify(_) => "verify",
             Command::Rows(_) => "rows",
@@ -81,9 +84,10 @@ impl Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Compress {
-    /// The checkpoint: a safetensors file, an index, or a folder with an index or one file
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) input: PathBuf,
+    /// The checkpoint: a folder with an index or one safetensors file, an index, or safetensors files, of which several
+    /// need no index
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) inputs: Vec<PathBuf>,
     /// The table file to write; with --whole, the folder
     #[arg(long, short, value_name = "OUT")]
     pub(crate) output: PathBuf,
@@ -132,18 +136,20 @@ pub(crate) struct Compress {
 /// Which tables of a checkpoint.
 #[derive(Debug, Args)]
 pub(crate) struct Tables {
-    /// The model whose tables to take. Default: the one whose tables are there, when neither --tensor nor --segments says
-    /// which; of a file without any, every 2-D tensor of type F32, F16, BF16, F8_E4M3 or I8
-    #[arg(long, value_name = "MODEL", value_parser = family(), conflicts_with_all = ["tensors", "segments"])]
+    /// The model whose tables to take. Default: the one whose tables are there, when neither --tensor nor --join-tensors
+    /// says which; of a file without any, every 2-D tensor of type F32, F16, BF16, F8_E4M3 or I8
+    #[arg(long, value_name = "MODEL", value_parser = family(), conflicts_with_all = ["tensors", "join_tensors"])]
     pub(crate) model: Option<Family>,
     /// Tables to take, by name or pattern (* ? [..]); may be repeated
     #[arg(long = "tensor", value_name = "GLOB")]
     pub(crate) tensors: Vec<String>,
-    /// Tensors that are one table, in the order of the numbers in their names; may be repeated
-    #[arg(long, value_name = "TABLE=GLOB", value_parser = segments)]
-    pub(crate) segments: Vec<(String, String)>,
-    /// The tensor with the scales of the tables, where its name or place does not tell
-    #[arg(long, value_name = "NAME")]
+    /// Tensors that are one table, in the order of the numbers in their names, which start at 0; {A..B} in the pattern
+    /// lists other numbers; may be repeated
+    #[arg(long, alias = "segments", value_name = "TABLE=GLOB", value_parser = joined)]
+    pub(crate) join_tensors: Vec<(String, String)>,
+    /// The tensor with the scales of the tables, where its name or place does not tell: one number for all, or the
+    /// scales of all rows of a table. A pattern gives each of the tensors that are joined its own
+    #[arg(long, value_name = "NAME|GLOB")]
     pub(crate) scale_tensor: Option<String>,
 }
 
@@ -183,7 +189,7 @@ fn share(text: &str) -> Result<PartOf, String> {
     if index < of { Ok(PartOf::Share { index, of }) } else { Err(expected()) }
 }
 
-fn segments(text: &str) -> Result<(String, String), String> {
+fn joined(text: &str) -> Result<(String, String), String> {
     let (table, pattern) = text.split_once('=').ok_or("expected a name and a pattern, such as table=shard_*.weight")?;
     if table.is_empty() {
         return Err("the name of the table is empty".into());
@@ -330,9 +336,10 @@ pub(crate) struct Inspect {
 pub(crate) struct Verify {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
-    /// The checkpoint it was made from: also measure how far restored rows are from theirs
+    /// The checkpoint it was made from: also measure how far restored rows are from theirs. Repeated for each file of one
+    /// without an index
     #[arg(long, value_name = "CHECKPOINT")]
-    pub(crate) against: Option<PathBuf>,
+    pub(crate) against: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
 }
@@ -607,6 +614,16 @@ impl Backends {
             Backends::Cuda => vec![Backend::Cuda],
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// The checkpoint, as for compress
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Show these tensors alone, by name or pattern (* ? [..]); may be repeated
+    #[arg(long = "tensor", value_name = "GLOB")]
+    pub(crate) tensors: Vec<String>,
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::arguments::{Compress, RateRows, Tables};
 use crate::error::Error;
-use crate::text::{bytes, count, figure, plural, speed};
+use crate::text::{bytes, count, figure, name, one_or_all, plural, speed};
 use crate::ui::{self, Ui};
 
 /// Table files of a whole checkpoint.
@@ -29,8 +29,9 @@ const WHOLE_SHARD_BYTES: u64 = 5_000_000_000;
 /// Compresses what can be compressed, and reports what cannot at the end.
 pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let start = Instant::now();
-    let checkpoint = Checkpoint::open(&arguments.input)?;
+    let checkpoint = Checkpoint::open_all(&arguments.inputs)?;
     let mut selected = select(&checkpoint, arguments)?;
+    selected.notes.iter().for_each(|note| ui.note(note));
     if selected.tables.is_empty() {
         if selected.left_out.len() == 1 {
             return Err(selected.left_out.remove(0));
@@ -59,7 +60,13 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     };
     // Says at once what is wrong with the rest of the checkpoint, before hours of work.
     let rewrite = match arguments.whole {
-        true => Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, arguments.force.on)?),
+        true => match arguments.inputs.as_slice() {
+            [input] => Some(Rewrite::begin(input, &arguments.output, replaced, arguments.force.on)?),
+            several => {
+                let message = format!("--whole is of one checkpoint, a folder, got {} paths", several.len());
+                return Err(Error::Usage(message));
+            }
+        },
         false => None,
     };
     let output = if arguments.whole { arguments.output.join(WHOLE_TABLES) } else { arguments.output.clone() };
@@ -79,7 +86,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let left_out = selected.left_out;
     let seconds = start.elapsed().as_secs_f64();
     let mut object = written(&report);
-    object["input"] = json!(arguments.input);
+    object["input"] = one_or_all(&arguments.inputs);
     object["output"] = json!(arguments.output);
     object["resumed_rows"] = json!(report.resumed_rows);
     object["seconds"] = json!(seconds);
@@ -93,6 +100,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
             "dropped": rewritten.dropped,
         });
     }
+    object["notes"] = json!(selected.notes);
     object["left_out"] = left_out.iter().map(ui::describe).collect();
     ui.print("compress", object, || {
         let mut text = lines(&report, &output);
@@ -125,6 +133,8 @@ struct Selected {
     family: Option<(Family, Vec<FamilyTable>)>,
     tables: Vec<SourceInfo>,
     left_out: Vec<Error>,
+    /// What is worth saying though nothing is wrong.
+    notes: Vec<String>,
 }
 
 /// The family whose tables are meant: the one that the user gives, or that of the checkpoint where no table is named.
@@ -141,24 +151,32 @@ pub(super) fn family(
     let found = checkpoint.family()?;
     if found.is_none() && checkpoint.is_indexed() {
         let (models, path) = (Family::ALL.map(Family::name).join(", "), checkpoint.path().display());
-        return Err(Error::Usage(format!("{path} has no table of {models}, expected {options}")));
+        let candidates = match checkpoint.candidates().join(", ") {
+            none if none.is_empty() => "it has no matrix".into(),
+            candidates => format!("it has {candidates}"),
+        };
+        return Err(Error::Usage(format!(
+            "{path} has no table of {models}, expected {options}; {candidates}; `condprog list` shows all"
+        )));
     }
     Ok(found)
 }
 
 fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Error> {
-    let Tables { model, tensors, segments, scale_tensor } = &arguments.tables;
-    let by_name = !tensors.is_empty() || !segments.is_empty();
-    if let Some(family) = family(checkpoint, *model, by_name, "--tensor or --segments")? {
+    let Tables { model, tensors, join_tensors, scale_tensor } = &arguments.tables;
+    let by_name = !tensors.is_empty() || !join_tensors.is_empty();
+    if let Some(family) = family(checkpoint, *model, by_name, "--tensor or --join-tensors")? {
         if scale_tensor.is_some() {
-            let message = format!("--scale-tensor goes with --tensor or --segments: {family} tells its scales itself");
+            let message =
+                format!("--scale-tensor goes with --tensor or --join-tensors: {family} tells its scales itself");
             return Err(Error::Usage(message));
         }
-        let (known, tables) = checkpoint.family_tables(family)?.into_iter().unzip();
-        return Ok(Selected { family: Some((family, known)), tables, left_out: Vec::new() });
+        let (known, tables): (Vec<_>, _) = checkpoint.family_tables(family)?.into_iter().unzip();
+        let notes = checkpoint.family_notes(family, &known)?;
+        return Ok(Selected { family: Some((family, known)), tables, left_out: Vec::new(), notes });
     }
     let (mut tables, mut left_out) = (Vec::new(), Vec::new());
-    for (table, pattern) in segments {
+    for (table, pattern) in join_tensors {
         tables.push(checkpoint.join_matching(table, pattern, scale_tensor.as_deref())?);
     }
     // A pattern selects several tables, of which one that cannot be compressed must not hold up the others.
@@ -181,6 +199,7 @@ fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Err
             }
         }
     }
+    checkpoint.refuse_shared_scales(&tables)?;
     tables.retain(|table| match u32::try_from(table.dim).map(|dim| Layout::new(dim, arguments.rate)) {
         Ok(Err(source)) => {
             left_out.push(TableError::Width { tensor: table.name.clone(), source }.into());
@@ -192,7 +211,7 @@ fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Err
     // Of a whole checkpoint, or for machines that share the work, it is all or nothing.
     let strict = checkpoint.is_indexed() || arguments.whole || arguments.part.is_some() || arguments.rows.is_some();
     match left_out.is_empty() || !strict {
-        true => Ok(Selected { family: None, tables, left_out }),
+        true => Ok(Selected { family: None, tables, left_out, notes: Vec::new() }),
         false => Err(left_out.remove(0)),
     }
 }
@@ -274,7 +293,7 @@ fn line(table: &TableInfo) -> String {
     let (source, records) = (table.source_bytes(), table.record_bytes());
     let mut text = format!(
         "{}: {} of {} {} values, {} to {} bytes per row, {} to {} ({}x)\n",
-        table.name,
+        name(&table.name),
         plural(table.rows, "row"),
         count(table.dim.into()),
         table.source.dtype,

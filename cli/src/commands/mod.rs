@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod eval;
 pub(crate) mod inspect;
 pub(crate) mod join;
+pub(crate) mod list;
 pub(crate) mod plan;
 pub(crate) mod rows;
 pub(crate) mod verify;

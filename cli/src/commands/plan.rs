@@ -14,7 +14,7 @@ use super::compress::family;
 use crate::Outcome;
 use crate::arguments::Plan;
 use crate::error::Error;
-use crate::text::{columns, count, decimal_bytes, plural};
+use crate::text::{columns, count, decimal_bytes, name, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Plan, ui: &Ui) -> Result<Outcome, Error> {
@@ -141,7 +141,7 @@ impl Table {
     fn text(&self) -> String {
         let mut text = format!(
             "{}: {} of {} values, {} to {}\n",
-            self.name,
+            name(&self.name),
             plural(self.rows(), "row"),
             count(self.dim.into()),
             decimal_bytes(self.footprint.before),

@@ -3,17 +3,18 @@
 use condprog_cpu::Access;
 use condprog_table::source::Checkpoint;
 use condprog_table::{TableFile, VerifyOptions, VerifyTable, verify};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::arguments::Verify;
 use crate::error::Error;
-use crate::text::{bytes, count, figure, plural};
+use crate::text::{bytes, count, figure, name, one_or_all, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
     let file = TableFile::open_for(&arguments.table, Access::Sequential)?;
-    let source = arguments.against.as_ref().map(Checkpoint::open).transpose()?;
+    let against = &arguments.against;
+    let source = if against.is_empty() { None } else { Some(Checkpoint::open_all(against)?) };
     let options = VerifyOptions { threads: arguments.threads.count };
     let progress = ui.progress();
     let report = verify(&file, source.as_ref(), &options, &|update| progress.step(update))?;
@@ -21,7 +22,7 @@ pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
     let whole = report.is_whole();
     let object = json!({
         "table": arguments.table,
-        "against": arguments.against,
+        "against": if against.is_empty() { Value::Null } else { one_or_all(against) },
         "whole": whole,
         "tables": report.tables,
     });
@@ -36,7 +37,7 @@ fn table(table: &VerifyTable) -> String {
     let line = |name: &str, value: String| format!("  {name:<15}{value}\n");
     let mut text = format!(
         "{}: {} of {} values at {} bits\n",
-        table.name,
+        name(&table.name),
         plural(table.rows, "row"),
         count(table.dim.into()),
         figure(table.rate)
@@ -53,8 +54,8 @@ fn table(table: &VerifyTable) -> String {
     text += &line("zero rows", zeros);
     let figures =
         [("relative MSE", table.relative_mse), ("mean cosine", table.mean_cosine), ("norm ratio", table.norm_ratio)];
-    for (name, value) in figures {
-        text += &value.map_or_else(String::new, |value| line(name, figure(value)));
+    for (what, value) in figures {
+        text += &value.map_or_else(String::new, |value| line(what, figure(value)));
     }
     if let (Some(row), Some(mse)) = (table.worst_row, table.worst_relative_mse) {
         text += &line("worst row", format!("{row}, relative MSE {}", figure(mse)));

@@ -362,14 +362,16 @@ impl Family {
         // A table that is one tensor has one part, which has no number.
         let number = |place: &Place<'_>| place.index.unwrap_or(0);
         let last = number(&parts[parts.len() - 1].0);
-        let expected = if some.index.is_none() { 1 } else { expected.unwrap_or(last.saturating_add(1)) };
+        let count = if some.index.is_none() { Some(1) } else { expected };
+        let expected = count.unwrap_or(last.saturating_add(1));
         for (&(first, name), &(second, other)) in parts.iter().zip(&parts[1..]) {
             if number(&first) == number(&second) && number(&first) < expected {
                 let what = format!("part {} of table {table:?}", number(&first));
                 return Err(FamilyError::Duplicate { first: name.into(), second: other.into(), what });
             }
         }
-        if let Some((_, name)) = parts.iter().find(|(place, _)| number(place) >= expected) {
+        let beyond = parts.iter().find(|(place, _)| count.is_some_and(|count| number(place) >= count));
+        if let Some((_, name)) = beyond {
             let tensor = (*name).into();
             return Err(FamilyError::PastLastPart { table, tensor, last: expected.saturating_sub(1), told });
         }
@@ -538,7 +540,12 @@ impl Family {
                     name: format!("{name}.weight"),
                     parts: numbered(&format!("{name}.shard_"), QWEN_PARTS),
                 };
-                vec![PublishedTable { table, part_rows: vec![2_500_012; QWEN_PARTS as usize], dim: 160, row_bytes: 320 }]
+                vec![PublishedTable {
+                    table,
+                    part_rows: vec![2_500_012; QWEN_PARTS as usize],
+                    dim: 160,
+                    row_bytes: 320,
+                }]
             }
             Family::LongcatFlash => {
                 let name = "model.ngram_embeddings.embedders";

@@ -104,7 +104,10 @@ impl Checkpoint {
         let mut json = Vec::new();
         file.read_to_end(&mut json).context("read", &path)?;
         let config: Value = serde_json::from_slice(&json).map_err(|error| {
-            fail(format!("it is malformed, and should say in {SPLIT_PARTS} how many tensors a table has: {}", cut(&error)))
+            fail(format!(
+                "it is malformed, and should say in {SPLIT_PARTS} how many tensors a table has: {}",
+                cut(&error)
+            ))
         })?;
         let mut found = Vec::new();
         collect(&config, &mut found);

@@ -13,7 +13,8 @@ pub(super) fn near<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Ve
     let mut found: Vec<(usize, &str)> = names
         .filter_map(|name| {
             let contains = piece.len() > 2 && (name.contains(piece) || !is_pattern && piece.contains(name));
-            let letters = || (!is_pattern && name.len() < COMPARED && wanted.len() < COMPARED).then(|| changes(wanted, name));
+            let letters =
+                || (!is_pattern && name.len() < COMPARED && wanted.len() < COMPARED).then(|| changes(wanted, name));
             let close = || letters().filter(|&changes| changes <= 1 + wanted.chars().count() / 5);
             let far = if contains { Some(name.len().abs_diff(piece.len())) } else { close() };
             Some((far?, name))

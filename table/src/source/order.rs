@@ -68,7 +68,8 @@ pub(super) fn single<'a>(pattern: &str, name: &'a str) -> Option<Disorder<'a>> {
     let before = pattern.find(['*', '?', '['])?;
     let behind = pattern.len() - pattern.rfind(['*', '?', ']'])? - 1;
     let digits = name.get(before..name.len().checked_sub(behind)?)?;
-    let is_other = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse() != Ok(0u128);
+    let is_other =
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse() != Ok(0u128);
     is_other.then(|| {
         let (start, end) = (&name[..before], &name[name.len() - behind..]);
         Disorder::First(name, format!("{start}{{{digits}..{digits}}}{end}"))
@@ -99,9 +100,14 @@ pub(super) fn numbers<T: AsRef<str>>(names: &[T]) -> Option<Vec<u128>> {
     let pieces: Vec<_> = names.iter().map(|name| natural(name.as_ref())).collect();
     let places: Vec<_> = (0..pieces.len()).collect();
     let first = pieces.first()?;
-    let number = pieces.iter().all(|other| other.len() == first.len()).then(|| last_that_differs(&pieces, &places))??;
-    let others = |pieces: &Pieces<'_>| pieces.iter().enumerate().all(|(at, piece)| at == number || *piece == first[at]);
-    pieces.iter().all(|pieces| others(pieces)).then(|| pieces.iter().filter_map(|pieces| pieces[number].1).collect())
+    let number =
+        pieces.iter().all(|other| other.len() == first.len()).then(|| last_that_differs(&pieces, &places))??;
+    let others = |pieces: &Pieces<'_>| {
+        let mut pairs = pieces.iter().zip(first).enumerate();
+        pairs.all(|(at, (piece, first))| piece.0 == first.0 && (at == number || piece.1 == first.1))
+    };
+    let values = pieces.iter().map(|pieces| pieces[number].1.filter(|_| others(pieces)));
+    values.collect()
 }
 
 /// The patterns that one stands for in which `{A..B}` lists numbers; `None` where nothing is listed. With leading zeros

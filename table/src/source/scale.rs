@@ -136,11 +136,7 @@ pub(super) enum ScalePlace {
     /// In this tensor, which has nothing else.
     In(String),
     /// In this tensor, which has those of all rows of a table: from a row on.
-    From {
-        name: String,
-        first_row: u64,
-        table_rows: u64,
-    },
+    From { name: String, first_row: u64, table_rows: u64 },
 }
 
 impl Checkpoint {

@@ -63,8 +63,7 @@ impl Checkpoint {
                 names.push(pattern);
                 continue;
             }
-            let matched: Vec<_> =
-                all().into_iter().filter(|name| wild.matches(name)).collect();
+            let matched: Vec<_> = all().into_iter().filter(|name| wild.matches(name)).collect();
             let tables: Vec<_> = matched.iter().copied().filter(is_candidate).collect();
             match (matched.first(), tables.is_empty()) {
                 (None, _) => return Err(self.no_match(pattern)),
