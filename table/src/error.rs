@@ -101,7 +101,7 @@ pub enum Error {
         damage: Box<Damage>,
     },
     /// No table has this name.
-    #[error("{}: table {} is not in the file, expected {}", .path.display(), quoted(.table), listed(.have, "or"))]
+    #[error("{}: table {} is not in the file, expected one of {}", .path.display(), quoted(.table), listed(.have, "and"))]
     NoTable {
         /// The file.
         path: PathBuf,

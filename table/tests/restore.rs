@@ -177,7 +177,7 @@ fn every_way_to_open_a_file_gives_the_same_table() {
         }
     }
     let error = mapped.segments("f64").unwrap_err().to_string();
-    assert!(error.contains("table: table \"f64\" is not in the file, expected one of [\""), "{error}");
+    assert!(error.contains("table: table \"f64\" is not in the file, expected one of \""), "{error}");
 }
 
 #[test]
