@@ -55,7 +55,7 @@ impl ForeignFile {
             return Some(*kind);
         }
         // No safetensors file has a header of no bytes.
-        if first.len() >= 8 && first.iter().all(|&byte| byte == 0) {
+        if first.len() >= 16 && first.iter().all(|&byte| byte == 0) {
             return Some(Zeros);
         }
         let text = first.trim_ascii_start();
@@ -114,7 +114,7 @@ mod tests {
             (b"\x80\x01\0\0\0\0\0\0{}", None),
             (b"{\"weight_map\": {}}", Some(ForeignFile::Json)),
             (&[0; 64], Some(ForeignFile::Zeros)),
-            (&[0; 7], None),
+            (&[0; 8], None),
             (b"", None),
             (b"# A text", None),
             (b"\x08\0\0\0\0\0\0\0{\"a\":{", None),

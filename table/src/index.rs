@@ -243,7 +243,7 @@ pub(crate) fn place(path: &Path) -> Result<Place, Error> {
         ([first, second, ..], _) => {
             Err(Error::index(path, IndexError::TwoIndexes { names: [file_name(first), file_name(second)] }))
         }
-        ([], [file]) => Ok(Place::File(file.clone())),
+        ([], [file]) => input::regular_file(file).map(|_| Place::File(file.clone())),
         ([], files) => Err(Error::index(path, IndexError::NoIndex { got: files.len() })),
     }
 }

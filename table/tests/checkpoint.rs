@@ -343,11 +343,7 @@ fn tensors_that_do_not_make_a_table_are_refused_by_name() {
         (["rows", "groups"], "source-part-differs", "scales F8_E8M0 for groups of columns, expected BF16 for rows"),
         (["one", "bare"], "source-missing-scale", "tensor \"bare\" of type F8_E4M3 has no scales"),
         (["t.8", "t.8"], "source-part-twice", "table \"T\" has tensor \"t.8\" twice"),
-        (
-            ["t.8", "t.10"],
-            "source-missing",
-            "\"t.10\" is not in the checkpoint; near it are \"t.11\", \"t.8\" and \"t.9\"",
-        ),
+        (["t.8", "t.10"], "source-missing", "\"t.10\" is not in the checkpoint; near it are \"t.11\""),
         (["t.8", "one.scale"], "source-rank", "\"one.scale\" has shape [1]"),
     ];
     for (parts, code, says) in cases {

@@ -323,13 +323,12 @@ fn qwen_has_as_many_shards_as_its_config_says_under_either_name() {
             if let Some(config) = config {
                 fs::write(folder.path("config.json"), config).unwrap();
             }
-            let (file, all) = tables_of(&folder, Family::Qwen38).remove(0);
-            assert_eq!(all, expected, "{config:?}");
-            assert_eq!(file.tables()[0].name, format!("{QWEN}{end}"));
-            // Only where nothing says how many there are it is worth a word.
             let checkpoint = Checkpoint::open(folder.path("")).unwrap();
-            let tables: Vec<_> =
-                checkpoint.family_tables(Family::Qwen38).unwrap().into_iter().map(|(t, _)| t).collect();
+            let (table, info) = checkpoint.family_tables(Family::Qwen38).unwrap().remove(0);
+            assert_eq!(values(&mut checkpoint.rows(info).unwrap()), expected, "{config:?}");
+            assert_eq!(table.name, format!("{QWEN}{end}"));
+            // Only where nothing says how many there are it is worth a word.
+            let tables = [table];
             let notes = checkpoint.family_notes(Family::Qwen38, &tables).unwrap();
             let is_told = config.is_some_and(|config| config.contains('8'));
             assert_eq!(notes.len(), usize::from(!is_told), "{notes:?}");
