@@ -182,6 +182,11 @@ fn a_checkpoint_of_no_known_model_is_told_with_its_candidates() {
     let stderr = place.fails(&["compress", "b.safetensors", "-o", "out.safetensors"]);
     let says = "of type F32, F16, BF16, F8_E4M3 or I8; it has \"t\" (F8_E5M2 [4, 32]), \"ids\" (I64 [4])\n";
     assert!(stderr.ends_with(says), "{stderr}");
+    let rows = [("t", Dtype::BF16, &[4, 32][..], 63), ("u", Dtype::F64, &[4, 32], 63)];
+    typed(&place, "b.safetensors", &rows);
+    let run = place.run(&["compress", "b.safetensors", "-o", "b.out.safetensors", "--effort", "0"]);
+    let says = "note: passed over, since their types are not read: \"u\" (F64 [4, 32])\n";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), says));
     // A hub's name is no path, and a table file no checkpoint.
     let stderr = place.fails(&["compress", "org/model", "-o", "out.safetensors"]);
     assert!(

@@ -29,7 +29,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
 }
 
 /// What something is that is no regular file.
-pub(crate) fn kind(found: FileType) -> &'static str {
+fn kind(found: FileType) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;

@@ -26,6 +26,9 @@ const WHOLE_TABLES: &str = "condprog.safetensors";
 /// Their size, that of Hugging Face's own shards.
 const WHOLE_SHARD_BYTES: u64 = 5_000_000_000;
 
+/// Tensors that a note lists.
+const PASSED_OVER: usize = 5;
+
 /// Compresses what can be compressed, and reports what cannot at the end.
 pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let start = Instant::now();
@@ -200,6 +203,15 @@ fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Err
         }
     }
     checkpoint.refuse_shared_scales(&tables)?;
+    let passed_over = if by_name { Vec::new() } else { checkpoint.passed_over() };
+    let notes = passed_over.chunks(PASSED_OVER).next().map(|first| {
+        let more = match passed_over.len() - first.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("passed over, since their types are not read: {}{more}", first.join(", "))
+    });
+    let notes = Vec::from_iter(notes);
     tables.retain(|table| match u32::try_from(table.dim).map(|dim| Layout::new(dim, arguments.rate)) {
         Ok(Err(source)) => {
             left_out.push(TableError::Width { tensor: table.name.clone(), source }.into());
@@ -211,7 +223,7 @@ fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Err
     // Of a whole checkpoint, or for machines that share the work, it is all or nothing.
     let strict = checkpoint.is_indexed() || arguments.whole || arguments.part.is_some() || arguments.rows.is_some();
     match left_out.is_empty() || !strict {
-        true => Ok(Selected { family: None, tables, left_out, notes: Vec::new() }),
+        true => Ok(Selected { family: None, tables, left_out, notes }),
         false => Err(left_out.remove(0)),
     }
 }

@@ -197,7 +197,7 @@ impl Checkpoint {
         self.files.push(file);
     }
 
-    /// What was opened.
+    /// What was opened; of several files a text that names them.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -11,7 +11,7 @@ use super::{ScaleKind, SourceDtype, SourceError, SourceInfo};
 use crate::error::{Error, IoContext};
 use crate::family::{Family, FamilyTable};
 use crate::input;
-use crate::quote::cut;
+use crate::quote::{cut, quoted};
 
 /// The configuration of a checkpoint.
 const CONFIG: &str = "config.json";
@@ -81,9 +81,9 @@ impl Checkpoint {
             && self.split_parts(family)?.is_none()
         {
             notes.push(format!(
-                "no {CONFIG} says in {SPLIT_PARTS} how many tensors table {:?} has: the {} that are there are taken for \
+                "no {CONFIG} says in {SPLIT_PARTS} how many tensors table {} has: the {} that are there are taken for \
                  all",
-                table.name,
+                quoted(&table.name),
                 table.parts.len()
             ));
         }

@@ -114,7 +114,7 @@ pub(crate) fn number_at_least(dtype: &str, value: f64) -> f64 {
 }
 
 /// Names under which checkpoints keep the scales of a tensor: its own, then one for all that lie beside it.
-pub(super) fn names(tensor: &str) -> (Vec<String>, Vec<String>) {
+fn names(tensor: &str) -> (Vec<String>, Vec<String>) {
     let base = tensor.strip_suffix(".weight").unwrap_or(tensor);
     let of = |base: &str, sign: char| NAMES.map(|name| format!("{base}{sign}{name}"));
     let mut own: Vec<_> = of(base, '.').into();

@@ -1,6 +1,6 @@
 //! The tables that names and patterns select.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use glob::Pattern;
 
@@ -43,15 +43,13 @@ impl Checkpoint {
     }
 
     pub(super) fn matching<'a>(&'a self, patterns: &'a [String]) -> Result<Vec<&'a str>, Error> {
-        let beside = self.scales_beside();
         let is_candidate = |name: &&str| {
-            let is_matrix = |tensor: &TensorEntry| tensor.shape.len() == 2 && !tensor.shape.contains(&0);
             // One that is not there, or is there twice, may be a table: asked what it is, it says so.
             let is_table = self.tensor(name).is_none_or(|tensor| {
                 let is_read = is_matrix(tensor) && SourceDtype::from_name(&tensor.dtype).is_some();
                 is_read || self.packed(tensor).is_some()
             });
-            is_table && self.companion(name).is_none() && !beside.contains(*name)
+            is_table && self.companion(name).is_none()
         };
         let all = || self.names().collect::<Vec<_>>();
         let mut names: Vec<&str> = Vec::new();
@@ -109,13 +107,6 @@ impl Checkpoint {
         Ok(self.names().filter(is_match).collect())
     }
 
-    /// Names of matrices that are one scale for what lies beside them: they may have one row of one value.
-    fn scales_beside(&self) -> HashSet<String> {
-        let needs = |tensor: &TensorEntry| SourceDtype::from_name(&tensor.dtype).is_some_and(SourceDtype::has_scales);
-        let tensors = self.tensors().filter(|(_, tensor)| needs(tensor));
-        tensors.flat_map(|(_, tensor)| super::scale::names(&tensor.name).1).collect()
-    }
-
     pub(super) fn no_match(&self, pattern: &str) -> Error {
         self.error(SourceError::NoMatch { pattern: pattern.into(), near: near(pattern, self.names()) })
     }
@@ -131,11 +122,26 @@ impl Checkpoint {
     /// names of known tables have, then those with the most rows. With type and shape, for messages.
     pub fn candidates(&self) -> Vec<String> {
         let is_named = |name: &str| KNOWN.iter().any(|word| name.contains(word));
-        let is_matrix = |tensor: &TensorEntry| tensor.shape.len() == 2 && self.companion(&tensor.name).is_none();
-        let mut all: Vec<_> = self.tensors().map(|(_, tensor)| tensor).filter(|tensor| is_matrix(tensor)).collect();
+        let may_be = |tensor: &&TensorEntry| is_matrix(tensor) && self.companion(&tensor.name).is_none();
+        let mut all: Vec<_> = self.tensors().map(|(_, tensor)| tensor).filter(may_be).collect();
         all.sort_by_key(|tensor| (!is_named(&tensor.name), std::cmp::Reverse(tensor.shape[0])));
         all.into_iter().take(CANDIDATES).map(described).collect()
     }
+
+    /// Matrices that are not among the tables when none is named, since their type is not read. With type and shape, for
+    /// messages.
+    pub fn passed_over(&self) -> Vec<String> {
+        let is_other = |tensor: &&TensorEntry| {
+            let is_unread = is_matrix(tensor) && SourceDtype::from_name(&tensor.dtype).is_none();
+            is_unread && self.companion(&tensor.name).is_none() && self.packed(tensor).is_none()
+        };
+        self.tensors().map(|(_, tensor)| tensor).filter(is_other).map(described).collect()
+    }
+}
+
+/// Whether a tensor has rows of values.
+fn is_matrix(tensor: &TensorEntry) -> bool {
+    tensor.shape.len() == 2 && !tensor.shape.contains(&0)
 }
 
 fn described(tensor: &TensorEntry) -> String {
