@@ -39,6 +39,7 @@ pub(crate) fn read(path: &Path) -> Result<Ids, Error> {
         io::stdin().read_to_end(&mut bytes).map_err(io)?;
         bytes
     } else {
+        condprog_table::regular_file(path)?;
         fs::read(path).map_err(io)?
     };
     let ids = match path.extension().and_then(|extension| extension.to_str()) {

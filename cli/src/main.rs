@@ -52,6 +52,7 @@ fn run(command: &Command, ui: &Ui) -> Result<Outcome, Error> {
         Command::Join(options) => commands::join::run(options, ui),
         Command::Decompress(options) => commands::decompress::run(options, ui),
         Command::Plan(options) => commands::plan::run(options, ui),
+        Command::List(options) => commands::list::run(options, ui),
         Command::Inspect(options) => commands::inspect::run(options, ui),
         Command::Verify(options) => commands::verify::run(options, ui),
         Command::Rows(options) => commands::rows::run(options, ui),

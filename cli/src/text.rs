@@ -1,9 +1,11 @@
 //! Text for people: aligned columns, and numbers as they read them.
 
-use std::path::Path;
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, DecimalBytes, HumanCount};
+use serde_json::{Value, json};
 
 /// A path, for JSON: what is not UTF-8 in it is replaced.
 pub(crate) fn path_text(path: impl AsRef<Path>) -> String {
@@ -63,6 +65,50 @@ pub(crate) fn figure(number: f64) -> String {
         }
         _ => format!("{number:.3e}"),
     }
+}
+
+/// Characters of a name from a file that are shown.
+const NAME: usize = 200;
+/// Characters of a message that are shown, whatever values it has in it.
+const MESSAGE: usize = 4000;
+
+/// A name from a file on a line of its own or within one: control characters as escapes, cut where it is long.
+pub(crate) fn name(name: &str) -> String {
+    let shown: String = name.chars().take(NAME).flat_map(|c| escaped(c, c.is_control())).collect();
+    if shown.len() < name.len() && name.chars().nth(NAME).is_some() { shown + "..." } else { shown }
+}
+
+/// Text as a terminal may have it: what names and paths may have in them that it would obey, as escapes.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().flat_map(|c| escaped(c, c.is_control() && c != '\n')).collect()
+}
+
+/// What something says, cut where it is long. What is cut is not even made.
+pub(crate) fn message(of: &impl Display) -> String {
+    struct Shown(String, usize);
+    impl fmt::Write for Shown {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for c in text.chars() {
+                self.1 = self.1.checked_sub(1).ok_or(fmt::Error)?;
+                self.0.push(c);
+            }
+            Ok(())
+        }
+    }
+    let mut shown = Shown(String::new(), MESSAGE);
+    let is_whole = fmt::write(&mut shown, format_args!("{of}")).is_ok();
+    harmless(&shown.0) + if is_whole { "" } else { "..." }
+}
+
+fn escaped(c: char, is_escaped: bool) -> impl Iterator<Item = char> {
+    let escape = is_escaped.then(|| c.escape_debug());
+    let plain = (!is_escaped).then_some(c);
+    plain.into_iter().chain(escape.into_iter().flatten())
+}
+
+/// Paths as JSON: a text where there is one, else a list.
+pub(crate) fn one_or_all(paths: &[PathBuf]) -> Value {
+    if let [only] = paths { json!(only) } else { json!(paths) }
 }
 
 /// One of a thing, or several.
@@ -136,6 +182,16 @@ mod tests {
             ("1234".into(), "1.000e-30".into(), "-0.5000".into())
         );
         assert_eq!((plural(1, "row"), plural(2, "row")), ("1 row".into(), "2 rows".into()));
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped_and_what_is_long_is_cut() {
+        assert_eq!((name("a\u{1b}[2J\nb"), name("plain")), ("a\\u{1b}[2J\\nb".into(), "plain".into()));
+        assert_eq!(name(&"é".repeat(NAME)), "é".repeat(NAME));
+        assert_eq!(name(&"é".repeat(NAME + 1)), "é".repeat(NAME) + "...");
+        assert_eq!(harmless("a\nb\u{9b}31m\r"), "a\nb\\u{9b}31m\\r");
+        assert_eq!(message(&"x".repeat(10_000)), "x".repeat(MESSAGE) + "...");
+        assert_eq!(message(&"x\u{7}"), "x\\u{7}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{Again, Error};
 use crate::progress::Progress;
 use crate::stop::Watch;
+use crate::text::{harmless, message};
 
 /// Version of the form of `--json`: changes when keys change their meaning or go.
 const SCHEMA: u32 = 1;
@@ -29,7 +30,7 @@ impl Ui {
 
     /// Prints a result: the text, or the object with the schema and the name of the command before its own keys.
     pub(crate) fn print(&self, command: &str, object: Value, text: impl FnOnce() -> String) -> Result<(), Error> {
-        let text = if self.json { envelope(command, object).to_string() } else { text() };
+        let text = if self.json { envelope(command, object).to_string() } else { harmless(&text()) };
         let mut stdout = io::stdout().lock();
         writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush()).map_err(Error::Stdout)
     }
@@ -51,10 +52,18 @@ impl Ui {
 
     /// Says on stderr what went wrong, without ending the command.
     pub(crate) fn complain(&self, error: &Error) {
+        let message = message(error);
         let mut stderr = io::stderr().lock();
-        let _ = writeln!(stderr, "error: {error}");
+        let _ = writeln!(stderr, "error: {message}");
         if let Some(hint) = error.hint() {
             let _ = writeln!(stderr, "hint: {hint}");
+        }
+    }
+
+    /// Says on stderr what the user should know though nothing is wrong.
+    pub(crate) fn note(&self, note: &str) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr().lock(), "note: {}", message(&note));
         }
     }
 
@@ -91,7 +100,7 @@ fn envelope(command: &str, object: Value) -> Value {
 
 /// An error as JSON.
 pub(crate) fn describe(error: &Error) -> Value {
-    json!({ "code": error.code(), "message": error.to_string(), "hint": error.hint() })
+    json!({ "code": error.code(), "message": message(error), "hint": error.hint() })
 }
 
 #[cfg(all(test, unix))]

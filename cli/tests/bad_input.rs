@@ -161,7 +161,7 @@ fn tensors_that_are_no_tables_are_named() {
     let three = [0.5; 24];
     place.tensors("in.safetensors", &[("cube", &[2, 3, 4], &three), ("line", &[24], &three), ("none", &[0, 32], &[])]);
     let cases = [
-        ("nope", "tensor \"nope\" is not in the checkpoint"),
+        ("nope", "tensor \"nope\" is not in the checkpoint; near it are \"none\""),
         ("n?pe*", "pattern \"n?pe*\" matches no tensor in the checkpoint"),
         ("cube", "tensor \"cube\" has shape [2, 3, 4], expected two dimensions: rows and values per row"),
         ("line", "tensor \"line\" has shape [24], expected two dimensions: rows and values per row"),
@@ -174,7 +174,8 @@ fn tensors_that_are_no_tables_are_named() {
     let stderr = place.fails(&COMPRESS);
     assert_eq!(
         stderr,
-        "error: in.safetensors: checkpoint has no two-dimensional tensor of type F32, F16, BF16, F8_E4M3 or I8\n"
+        "error: in.safetensors: checkpoint has no two-dimensional tensor of type F32, F16, BF16, F8_E4M3 or I8; it has \
+         \"cube\" (F32 [2, 3, 4]), \"line\" (F32 [24]), \"none\" (F32 [0, 32])\n"
     );
     assert_eq!(place.files(), ["in.safetensors"]);
 }

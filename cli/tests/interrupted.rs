@@ -171,7 +171,7 @@ fn a_run_killed_at_any_moment_goes_on_to_the_same_files() {
     let compress = |folder: &'static str| {
         let output = format!("{folder}/table.safetensors");
         let options =
-            "--segments lookup=lookup.*.weight --effort 0 --block-rows 64 --shard-size 7kB --rate-rows 250..400=3";
+            "--join-tensors lookup=lookup.*.weight --effort 0 --block-rows 64 --shard-size 7kB --rate-rows 250..400=3";
         let mut command = place.command(&["compress", "in", "-o", &output]);
         command.args(options.split(' ')).stdout(Stdio::null()).stderr(Stdio::null());
         command

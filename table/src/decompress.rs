@@ -118,18 +118,32 @@ fn tensors(table: &TableInfo, dtype: RestoredDtype) -> Result<Vec<Restored<'_>>,
         RestoredDtype::Source => SourceDtype::from_name(&table.source.dtype).ok_or_else(unknown)?,
     };
     let (mut restored, mut start) = (Vec::new(), 0u64);
-    for part in table.source.tensors() {
+    let parts = table.source.tensors();
+    let first_scale = parts.first().and_then(|part| part.scale.clone());
+    for part in parts {
+        // Scales of all rows of the table are those of its rows in turn, in one tensor.
+        let is_in_turn = |scale: &ScaleTensor| match scale.first_row {
+            None => true,
+            Some(row) => first_scale.as_ref().is_some_and(|first| {
+                let is_same = (&first.name, &first.dtype) == (&scale.name, &scale.dtype);
+                row == start && first.first_row == Some(0) && is_same && scale.value_bits.is_none()
+            }),
+        };
         let end = start.checked_add(part.rows).ok_or_else(unknown)?;
         let (first, last) = (table.first_row, table.first_row + table.rows);
         let rows = start.clamp(first, last) - first..end.clamp(first, last) - first;
-        start = end;
         if rows.is_empty() {
+            start = end;
             continue;
         }
         let scale = match dtype.has_scales() {
-            true => Some(part.scale.filter(|scale| can_restore(scale, dtype, table.dim)).ok_or_else(unknown)?),
+            true => {
+                let scale = part.scale.filter(|scale| can_restore(scale, dtype, table.dim) && is_in_turn(scale));
+                Some(scale.ok_or_else(unknown)?)
+            }
             false => None,
         };
+        start = end;
         restored.push(Restored { table, name: part.name, dtype, rows, scale });
     }
     Ok(restored)
@@ -153,11 +167,17 @@ type Places = HashMap<String, u64>;
 /// The header, the places of all tensors, and the length of the file. Wide types come first, so that all are aligned.
 fn layout(output: &Path, restored: &[Restored<'_>]) -> Result<(Vec<u8>, Places, u64), Error> {
     let mut wanted: Vec<(String, &str, Vec<u64>, usize)> = Vec::new();
-    let mut shared = HashSet::new();
+    let (mut shared, mut spanning) = (HashSet::new(), HashSet::new());
     for tensor in restored {
         let rows = tensor.rows.end - tensor.rows.start;
         wanted.push((tensor.name.clone(), tensor.dtype.name(), vec![rows, tensor.dim()], tensor.dtype.size()));
         let Some(scale) = &tensor.scale else { continue };
+        let rows = match scale.first_row {
+            None => rows,
+            // One tensor for all of the table.
+            Some(_) if !spanning.insert((&tensor.table.name, &scale.name)) => continue,
+            Some(_) => tensor.table.rows,
+        };
         let shape = match scale.kind() {
             ScaleKind::Groups => vec![rows, tensor.dim() / fp8::GROUP as u64],
             ScaleKind::Rows => [vec![rows], vec![1; scale.shape.len().saturating_sub(1)]].concat(),
@@ -203,7 +223,10 @@ fn restore(
         Counter::new(Stage::Restore, progress, 0, tensors.iter().map(|t| t.rows.end - t.rows.start).sum());
     for tensor in tensors {
         let block = default_block_rows(tensor.dim());
-        let scale = tensor.scale.as_ref().map(|scale| (scale, places[&scale.name]));
+        let scale = tensor.scale.as_ref().map(|scale| {
+            let before = scale.first_row.map_or(0, |_| tensor.rows.start * tensor.scale_bytes());
+            (scale, places[&scale.name] + before)
+        });
         if let Some((scale, at)) = scale
             && let Some(bits) = scale.value_bits
         {

@@ -12,6 +12,7 @@ use crate::family::FamilyError;
 use crate::format::FormatError;
 use crate::header::HeaderError;
 use crate::index::IndexError;
+use crate::quote::{listed, quoted};
 use crate::rewrite::RewriteError;
 use crate::source::SourceError;
 use crate::verify::Damage;
@@ -29,6 +30,24 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// What is to be read is no regular file.
+    #[error("{} is {got}, expected a regular file", .path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        got: &'static str,
+    },
+    /// There is nothing of this name, which is one as repositories on the Hugging Face hub have.
+    #[error(
+        "{id} is no file or folder here; a repository of that name on the Hugging Face hub is downloaded with \
+         `hf download {id} --local-dir {}`, whose folder can be given then",
+        .id.rsplit('/').next().unwrap_or_default()
+    )]
+    HubId {
+        /// The name.
+        id: String,
     },
     /// There is no room for the output.
     #[error("cannot write {}: no space left; {needed} bytes are needed in all", .path.display())]
@@ -52,7 +71,7 @@ pub enum Error {
     },
     /// Something that is no regular file stands where the output would.
     #[error("output {} is {kind}, expected the name of a file, new or to be replaced", .path.display())]
-    NotAFile {
+    OutputNotAFile {
         /// The output.
         path: PathBuf,
         /// What it is.
@@ -161,7 +180,7 @@ pub enum Error {
         expected: u64,
     },
     /// No table has this name.
-    #[error("{}: table {table:?} is not in the file, expected one of {have:?}", .path.display())]
+    #[error("{}: table {} is not in the file, expected one of {}", .path.display(), quoted(.table), listed(.have, "and"))]
     NoTable {
         /// The file.
         path: PathBuf,
@@ -397,9 +416,11 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Error::Io { .. } => "io",
+            Error::NotAFile { .. } => "not-a-file",
+            Error::HubId { .. } => "hub-id",
             Error::DiskFull { .. } => "disk-full",
             Error::NoRoom { .. } => "no-room",
-            Error::NotAFile { .. } => "not-a-file",
+            Error::OutputNotAFile { .. } => "output-not-a-file",
             Error::Foreign { .. } => "foreign",
             Error::JournalLost { .. } => "journal-lost",
             Error::SourceChanged { .. } => "source-changed",
@@ -447,7 +468,7 @@ impl Error {
 
 impl Error {
     pub(crate) fn header(path: &Path, source: HeaderError) -> Error {
-        Error::Header { path: path.into(), source: Box::new(source) }
+        Error::Header { path: path.into(), source: Box::new(source.at(path)) }
     }
 
     pub(crate) fn source(path: &Path, source: SourceError) -> Error {

@@ -6,22 +6,28 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, IoContext};
+use crate::foreign::FIRST_BYTES;
+pub use crate::foreign::ForeignFile;
 use crate::format::KEY_CHECKSUM;
+use crate::input;
+use crate::output::PARTIAL_SUFFIX;
+use crate::quote::{cut, quoted, sizes, word};
 use crate::seal::Seal;
 
 /// Bytes of the length field before the header.
 pub const LENGTH_BYTES: u64 = 8;
 /// Largest header, as other readers of safetensors have it.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// Most dimensions of a tensor: as many as PyTorch and NumPy have.
+pub const MAX_DIMENSIONS: u64 = 64;
 /// The key of the header that holds the string map.
 pub(crate) const METADATA_KEY: &str = "__metadata__";
 
@@ -72,6 +78,12 @@ pub enum HeaderError {
         /// Got.
         got: u64,
     },
+    /// A file of another kind.
+    #[error("file {kind}")]
+    Foreign {
+        /// Of which.
+        kind: ForeignFile,
+    },
     /// The length field is larger than any header.
     #[error("header length is {got}, expected at most {MAX_HEADER_BYTES}: not a safetensors file")]
     TooLarge {
@@ -87,16 +99,27 @@ pub enum HeaderError {
         expected: u64,
     },
     /// The header is no JSON of the right form.
-    #[error("header is not that of a safetensors file: {0}")]
+    #[error("header is not that of a safetensors file: {}", cut(.0))]
     Json(#[source] serde_json::Error),
     /// Two tensors have one name.
-    #[error("tensor {tensor:?} is in the header twice, expected once")]
+    #[error("tensor {} is in the header twice, expected once", quoted(.tensor))]
     Duplicate {
         /// Name.
         tensor: String,
     },
+    /// A tensor has more dimensions than any program makes.
+    #[error("tensor {} has {got} dimensions, expected at most {MAX_DIMENSIONS}", quoted(.tensor))]
+    Dimensions {
+        /// Name.
+        tensor: String,
+        /// Got.
+        got: u64,
+    },
     /// The data range of a tensor ends before it starts.
-    #[error("tensor {tensor:?} has data from byte {start} to {end}, expected an end that is not before the start")]
+    #[error(
+        "tensor {} has data from byte {start} to {end}, expected an end that is not before the start",
+        quoted(.tensor)
+    )]
     Range {
         /// Name.
         tensor: String,
@@ -106,7 +129,13 @@ pub enum HeaderError {
         end: u64,
     },
     /// Shape and data type ask for another number of bytes than the data range has, or for more than 2^64.
-    #[error("tensor {tensor:?} of type {dtype} and shape {shape:?} has {got} bytes of data, expected {}", or_overflow(.expected))]
+    #[error(
+        "tensor {} of type {} and shape {} has {got} bytes of data, expected {}",
+        quoted(.tensor),
+        word(.dtype),
+        sizes(.shape),
+        or_overflow(.expected)
+    )]
     Size {
         /// Name.
         tensor: String,
@@ -120,7 +149,10 @@ pub enum HeaderError {
         expected: Option<u64>,
     },
     /// Two tensors share bytes.
-    #[error("tensor {tensor:?} starts at data byte {got}, expected {expected}: it overlaps the tensor before it")]
+    #[error(
+        "tensor {} starts at data byte {got}, expected {expected}: it overlaps the tensor before it",
+        quoted(.tensor)
+    )]
     Overlap {
         /// Name.
         tensor: String,
@@ -130,7 +162,10 @@ pub enum HeaderError {
         expected: u64,
     },
     /// Bytes between two tensors belong to none.
-    #[error("tensor {tensor:?} starts at data byte {got}, expected {expected}: bytes before it belong to no tensor")]
+    #[error(
+        "tensor {} starts at data byte {got}, expected {expected}: bytes before it belong to no tensor",
+        quoted(.tensor)
+    )]
     Gap {
         /// Name.
         tensor: String,
@@ -168,10 +203,12 @@ impl HeaderError {
     pub fn code(&self) -> &'static str {
         match self {
             HeaderError::Short { .. } => "header-short",
+            HeaderError::Foreign { .. } => "header-foreign",
             HeaderError::TooLarge { .. } => "header-too-large",
             HeaderError::Cut { .. } => "header-cut",
             HeaderError::Json(_) => "header-json",
             HeaderError::Duplicate { .. } => "header-duplicate",
+            HeaderError::Dimensions { .. } => "header-dimensions",
             HeaderError::Range { .. } => "header-range",
             HeaderError::Size { .. } => "header-size",
             HeaderError::Overlap { .. } => "header-overlap",
@@ -180,6 +217,26 @@ impl HeaderError {
             HeaderError::Trailing { .. } => "header-trailing",
             HeaderError::WriteTooLarge { .. } => "header-write-too-large",
         }
+    }
+
+    /// Says what the file is where these first bytes of it tell. Only a file whose start cannot be a length of a header
+    /// is looked at: any other that is wrong is a safetensors file with a fault.
+    fn of_file(self, first: &[u8]) -> HeaderError {
+        let is_none = match self {
+            HeaderError::TooLarge { .. } => true,
+            HeaderError::Json(_) => first.iter().all(|&byte| byte == 0),
+            _ => false,
+        };
+        match ForeignFile::recognise(first).filter(|_| is_none) {
+            Some(kind) => HeaderError::Foreign { kind },
+            None => self,
+        }
+    }
+
+    /// Says more where the name of the file does.
+    pub(crate) fn at(self, path: &Path) -> HeaderError {
+        let is_partial = path.as_os_str().to_string_lossy().ends_with(PARTIAL_SUFFIX);
+        if is_partial { HeaderError::Foreign { kind: ForeignFile::Partial } } else { self }
     }
 }
 
@@ -190,9 +247,8 @@ fn or_overflow(bytes: &Option<u64>) -> String {
 impl Header {
     /// Reads and checks the header of the file at a path.
     pub(crate) fn open(path: &Path) -> Result<Header, Error> {
-        let mut file = File::open(path).context("open", path)?;
-        let length = file.metadata().context("read", path)?.len();
-        Header::read(&mut file, length).context("read", path)?.map_err(|source| Error::header(path, source))
+        let (mut file, about) = input::open(path)?;
+        Header::read(&mut file, about.len()).context("read", path)?.map_err(|source| Error::header(path, source))
     }
 
     /// Reads and checks the header of a file of `length` bytes, from its start.
@@ -205,9 +261,15 @@ impl Header {
         }
         let mut field = [0; LENGTH_BYTES as usize];
         file.read_exact(&mut field)?;
+        let mut refused = |error: HeaderError| {
+            let mut first = field.to_vec();
+            file.take(FIRST_BYTES as u64 - LENGTH_BYTES).read_to_end(&mut first)?;
+            Ok(Err(error.of_file(&first)))
+        };
         let bytes = match Header::check_length(u64::from_le_bytes(field), length) {
+            Ok(0) => return refused(HeaderError::Json(no_json())),
             Ok(bytes) => bytes,
-            Err(error) => return Ok(Err(error)),
+            Err(error) => return refused(error),
         };
         let mut json = vec![0; bytes];
         file.read_exact(&mut json)?;
@@ -221,8 +283,11 @@ impl Header {
     pub fn from_bytes(file: &[u8]) -> Result<Header, HeaderError> {
         let length = file.len() as u64;
         let (field, rest) = file.split_first_chunk().ok_or(HeaderError::Short { got: length })?;
-        let bytes = Header::check_length(u64::from_le_bytes(*field), length)?;
-        let (json, data) = rest.split_at(bytes);
+        let refused = |error: HeaderError| error.of_file(&file[..file.len().min(FIRST_BYTES)]);
+        let (json, data) = match Header::check_length(u64::from_le_bytes(*field), length).map_err(refused)? {
+            0 => return Err(refused(HeaderError::Json(no_json()))),
+            bytes => rest.split_at(bytes),
+        };
         Header::parse(json, data.len() as u64)
     }
 
@@ -242,6 +307,9 @@ impl Header {
     fn parse(json: &[u8], data: u64) -> Result<Header, HeaderError> {
         let raw: RawHeader = serde_json::from_slice(json).map_err(HeaderError::Json)?;
         let data_start = LENGTH_BYTES + json.len() as u64;
+        if let Some((tensor, got)) = raw.too_deep {
+            return Err(HeaderError::Dimensions { tensor, got });
+        }
         let mut tensors = raw.tensors;
         let mut names = HashSet::with_capacity(tensors.len());
         for tensor in &tensors {
@@ -348,16 +416,54 @@ fn data_bytes(bits: u64, shape: &[u64]) -> Option<u64> {
     if bits.is_multiple_of(8) { u64::try_from(bits / 8).ok() } else { None }
 }
 
+/// What a header of no bytes says.
+fn no_json() -> serde_json::Error {
+    serde_json::Error::custom("it has no bytes")
+}
+
 struct RawHeader {
     metadata: Vec<(String, String)>,
     tensors: Vec<TensorEntry>,
+    /// The first tensor with more dimensions than any should have, and how many.
+    too_deep: Option<(String, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct RawTensor {
+struct RawTensor<S> {
     dtype: String,
-    shape: Vec<u64>,
+    shape: S,
     data_offsets: (u64, u64),
+}
+
+/// A shape that is read: of one with too many dimensions only their number is kept.
+enum RawShape {
+    Whole(Vec<u64>),
+    TooDeep(u64),
+}
+
+impl<'de> Deserialize<'de> for RawShape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawShape, D::Error> {
+        struct Sizes;
+        impl<'de> Visitor<'de> for Sizes {
+            type Value = RawShape;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of whole numbers")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawShape, A::Error> {
+                let (mut shape, mut count) = (Vec::new(), 0);
+                while let Some(size) = list.next_element()? {
+                    count += 1;
+                    if count <= MAX_DIMENSIONS {
+                        shape.push(size);
+                    }
+                }
+                Ok(if count <= MAX_DIMENSIONS { RawShape::Whole(shape) } else { RawShape::TooDeep(count) })
+            }
+        }
+        deserializer.deserialize_seq(Sizes)
+    }
 }
 
 impl<'de> Deserialize<'de> for RawHeader {
@@ -371,19 +477,23 @@ impl<'de> Deserialize<'de> for RawHeader {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
-                let mut metadata = None;
-                let mut tensors = Vec::new();
+                let (mut metadata, mut tensors, mut too_deep) = (None, Vec::new(), None);
                 while let Some(name) = map.next_key::<String>()? {
                     if name == METADATA_KEY {
-                        if metadata.replace(map.next_value::<Strings>()?.0).is_some() {
+                        // Some writers spell out that there is none.
+                        let strings = map.next_value::<Option<Strings>>()?.map_or_else(Vec::new, |strings| strings.0);
+                        if metadata.replace(strings).is_some() {
                             return Err(A::Error::custom("__metadata__ is there twice"));
                         }
-                    } else {
-                        let RawTensor { dtype, shape, data_offsets: (start, end) } = map.next_value()?;
-                        tensors.push(TensorEntry { name, dtype, shape, start, end });
+                        continue;
+                    }
+                    let RawTensor { dtype, shape, data_offsets: (start, end) } = map.next_value()?;
+                    match shape {
+                        RawShape::Whole(shape) => tensors.push(TensorEntry { name, dtype, shape, start, end }),
+                        RawShape::TooDeep(count) => too_deep = too_deep.or(Some((name, count))),
                     }
                 }
-                Ok(RawHeader { metadata: metadata.unwrap_or_default(), tensors })
+                Ok(RawHeader { metadata: metadata.unwrap_or_default(), tensors, too_deep })
             }
         }
         deserializer.deserialize_map(Entries)
@@ -408,7 +518,7 @@ impl<'de> Deserialize<'de> for Strings {
                 let mut keys = HashSet::new();
                 while let Some((key, value)) = map.next_entry::<String, String>()? {
                     if !keys.insert(key.clone()) {
-                        return Err(A::Error::custom(format_args!("metadata key {key:?} is there twice")));
+                        return Err(A::Error::custom(format_args!("metadata key {} is there twice", quoted(&key))));
                     }
                     entries.push((key, value));
                 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,9 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, IoContext};
 use crate::header::Strings;
+use crate::input;
 use crate::output::file_name;
+use crate::quote::{cut, quoted};
 
 /// What the name of an index has at its end.
 pub const INDEX_SUFFIX: &str = ".safetensors.index.json";
@@ -33,7 +36,7 @@ pub struct Index {
 #[non_exhaustive]
 pub enum IndexError {
     /// Not the JSON of an index.
-    #[error("index is malformed: {0}")]
+    #[error("index is malformed: {}", cut(.0))]
     Json(#[source] serde_json::Error),
     /// Too long to be an index.
     #[error("index is {got} bytes, expected at most {MAX_INDEX_BYTES}")]
@@ -44,8 +47,12 @@ pub enum IndexError {
     /// No tensor at all.
     #[error("index lists no tensor, expected at least one")]
     Empty,
-    /// A file that is not beside the index.
-    #[error("index has tensor {tensor:?} in file {file:?}, expected the name of a file beside the index")]
+    /// A file that is not in the folder of the index.
+    #[error(
+        "index has tensor {} in file {}, expected the name of a file in the index's folder or in one below it",
+        quoted(.tensor),
+        quoted(.file)
+    )]
     FileName {
         /// Name of the tensor.
         tensor: String,
@@ -53,7 +60,7 @@ pub enum IndexError {
         file: String,
     },
     /// A file does not have a tensor that the index has in it.
-    #[error("index has tensor {tensor:?} in file {file:?}, which does not have it")]
+    #[error("index has tensor {} in file {}, which does not have it", quoted(.tensor), quoted(.file))]
     MissingTensor {
         /// Name of the tensor.
         tensor: String,
@@ -61,13 +68,18 @@ pub enum IndexError {
         file: String,
     },
     /// A file is not there.
-    #[error("index names file {file:?}, which is not there: a shard is missing")]
+    #[error("index names file {}, which is not there: a shard is missing", quoted(.file))]
     MissingFile {
         /// The file.
         file: String,
     },
     /// Two files have a tensor of one name.
-    #[error("tensor {tensor:?} is in {} and in {}, expected one of them", .files[0].display(), .files[1].display())]
+    #[error(
+        "tensor {} is in {} and in {}, expected one of them",
+        quoted(.tensor),
+        .files[0].display(),
+        .files[1].display()
+    )]
     TwoFiles {
         /// Name of the tensor.
         tensor: String,
@@ -128,11 +140,14 @@ impl Index {
     /// # Errors
     /// [`Error::Io`] when it cannot be read, [`Error::Index`] when it is none.
     pub fn read(path: &Path) -> Result<Index, Error> {
-        let got = fs::metadata(path).context("open", path)?.len();
+        let (mut file, about) = input::open(path)?;
+        let got = about.len();
         if got > MAX_INDEX_BYTES {
             return Err(Error::index(path, IndexError::TooLarge { got }));
         }
-        Index::parse(&fs::read(path).context("read", path)?).map_err(|source| Error::index(path, source))
+        let mut json = Vec::new();
+        file.read_to_end(&mut json).context("read", path)?;
+        Index::parse(&json).map_err(|source| Error::index(path, source))
     }
 
     /// Reads an index from its text.
@@ -145,12 +160,7 @@ impl Index {
         if weight_map.is_empty() {
             return Err(IndexError::Empty);
         }
-        // A name that leads out of the folder is a mistake, or worse.
-        let is_plain = |file: &str| {
-            let mut parts = Path::new(file).components();
-            matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) && !file.contains(['/', '\\'])
-        };
-        match weight_map.iter().find(|(_, file)| !is_plain(file)) {
+        match weight_map.iter().find(|(_, file)| !stays_below(file)) {
             Some((tensor, file)) => Err(IndexError::FileName { tensor: tensor.clone(), file: file.clone() }),
             None => Ok(Index { metadata: raw.metadata, weight_map }),
         }
@@ -171,6 +181,14 @@ impl Index {
     }
 }
 
+/// Whether the name of a file leads to one in the folder or below it, on every system, in the only spelling it has. One
+/// that leads elsewhere is a mistake, or worse.
+fn stays_below(file: &str) -> bool {
+    let is_name = |part: &str| !matches!(part, "" | "." | "..");
+    let is_plain = !file.contains(|c: char| c == '\\' || c.is_control()) && file.split('/').all(is_name);
+    is_plain && Path::new(file).components().all(|part| matches!(part, Component::Normal(_)))
+}
+
 /// What a path to a checkpoint or to tables names: one safetensors file, or an index.
 pub(crate) enum Place {
     /// A safetensors file.
@@ -179,11 +197,30 @@ pub(crate) enum Place {
     Index(PathBuf),
 }
 
+/// Whether a path to nothing has the form of a repository's name, `organisation/model`, and is no file of a folder that
+/// is there.
+fn is_hub_id(path: &Path) -> bool {
+    let is_word = |text: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_plain)
+    };
+    let is_file = path.extension().is_some_and(|end| end == "safetensors" || end == "json");
+    let words = path.to_str().and_then(|text| text.split_once('/'));
+    words.is_some_and(|(first, second)| is_word(first) && is_word(second) && !Path::new(first).exists()) && !is_file
+}
+
 /// A file, an index, or a folder with an index or a single safetensors file.
 pub(crate) fn place(path: &Path) -> Result<Place, Error> {
     let ends =
         |path: &Path, suffix: &str| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(suffix));
-    if !fs::metadata(path).context("open", path)?.is_dir() {
+    let about = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && is_hub_id(path) => {
+            return Err(Error::HubId { id: path.to_string_lossy().into() });
+        }
+        about => about.context("open", path)?,
+    };
+    if !about.is_dir() {
+        input::regular_file(path)?;
         let is_index = ends(path, INDEX_SUFFIX);
         return Ok(if is_index { Place::Index(path.into()) } else { Place::File(path.into()) });
     }
@@ -206,7 +243,7 @@ pub(crate) fn place(path: &Path) -> Result<Place, Error> {
         ([first, second, ..], _) => {
             Err(Error::index(path, IndexError::TwoIndexes { names: [file_name(first), file_name(second)] }))
         }
-        ([], [file]) => Ok(Place::File(file.clone())),
+        ([], [file]) => input::regular_file(file).map(|_| Place::File(file.clone())),
         ([], files) => Err(Error::index(path, IndexError::NoIndex { got: files.len() })),
     }
 }

@@ -3,13 +3,14 @@
 //! They are read, not mapped: a file that is cut short under a running job, or a disk that fails, is then an error that
 //! names the file and the place, not a signal that ends the process; and no address space is taken.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, IoContext};
+use crate::input::regular_file;
 
 /// Files that the process has open for reading at most: a checkpoint may have more than a process may open.
 const MOST_OPEN: usize = 16;
@@ -49,10 +50,7 @@ impl State {
 impl ReadFile {
     /// Opens a regular file; anything else, such as a pipe, could hold the caller up for ever.
     pub(crate) fn open(path: &Path) -> Result<ReadFile, Error> {
-        if !fs::metadata(path).context("open", path)?.is_file() {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
-            return Err(Error::Io { action: "open", path: path.into(), source });
-        }
+        regular_file(path)?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let (file, about) = open(path).context("open", path)?;
@@ -182,6 +180,8 @@ impl Read for Front<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -220,6 +220,6 @@ mod tests {
     fn a_folder_is_no_file_to_read() {
         let folder = tempfile::tempdir().unwrap();
         let error = ReadFile::open(folder.path()).unwrap_err().to_string();
-        assert!(error.ends_with("it is not a regular file"), "{error}");
+        assert!(error.ends_with("is a folder, expected a regular file"), "{error}");
     }
 }

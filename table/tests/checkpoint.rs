@@ -92,13 +92,23 @@ fn an_index_that_is_none_or_does_not_fit_is_refused() {
         (r#"{"weight_map": {}}"#, "index-empty", "lists no tensor"),
         (r#"{"weight_map": {"t": "../a.safetensors"}}"#, "index-file-name", "in file \"../a.safetensors\""),
         (r#"{"weight_map": {"t": "/a.safetensors"}}"#, "index-file-name", "in file \"/a.safetensors\""),
-        (r#"{"weight_map": {"t": "x/a.safetensors"}}"#, "index-file-name", "tensor \"t\""),
-        (r#"{"weight_map": {"t": "x\\a.safetensors"}}"#, "index-file-name", "beside the index"),
+        (r#"{"weight_map": {"t": "x/../a.safetensors"}}"#, "index-file-name", "tensor \"t\""),
+        (r#"{"weight_map": {"t": "x/./a.safetensors"}}"#, "index-file-name", "in file \"x/./a.safetensors\""),
+        (r#"{"weight_map": {"t": "x//a.safetensors"}}"#, "index-file-name", "in file \"x//a.safetensors\""),
+        (r#"{"weight_map": {"t": "x/"}}"#, "index-file-name", "in file \"x/\""),
+        (r#"{"weight_map": {"t": "x/..\\..\\a.safetensors"}}"#, "index-file-name", "in the index's folder"),
+        (r#"{"weight_map": {"t": "x\\a.safetensors"}}"#, "index-file-name", "or in one below it"),
+        (
+            r#"{"weight_map": {"t": "\u001b[2Ja.safetensors"}}"#,
+            "index-file-name",
+            "in file \"\\u{1b}[2Ja.safetensors\"",
+        ),
         (r#"{"weight_map": {"t": ".."}}"#, "index-file-name", "in file \"..\""),
         (r#"{"weight_map": {"t": "."}}"#, "index-file-name", "in file \".\""),
         (r#"{"weight_map": {"t": ""}}"#, "index-file-name", "in file \"\""),
         (r#"{"weight_map": {"u": "a.safetensors"}}"#, "index-missing-tensor", "\"u\" in file \"a.safetensors\""),
     ];
+    fs::create_dir(folder.path("x")).unwrap();
     for (json, code, says) in cases {
         fs::write(folder.path(INDEX), json).unwrap();
         for error in [Checkpoint::open(folder.path("")).unwrap_err(), table_error(&folder)] {
@@ -109,7 +119,69 @@ fn an_index_that_is_none_or_does_not_fit_is_refused() {
             assert!(error.to_string().contains("model.safetensors.index.json: "), "{error}");
         }
     }
-    assert_eq!(folder.list(), ["a.safetensors", INDEX]);
+    assert_eq!(folder.list(), ["a.safetensors", INDEX, "x"]);
+}
+
+#[test]
+fn an_index_may_name_files_in_folders_below_it() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.path("sub/deeper")).unwrap();
+    let (top, below) = (rows(5, 16, 1), rows(5, 16, 2));
+    // The same name in two folders is two files.
+    f32_table(&folder.path("a.safetensors"), "t", 16, &top);
+    f32_table(&folder.path("sub/deeper/a.safetensors"), "u", 16, &below);
+    write_index(&folder.path(INDEX), &[("t", "a.safetensors"), ("u", "sub/deeper/a.safetensors")]);
+    let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+    for (name, expected) in [("t", &top), ("u", &below)] {
+        assert_eq!(values(&mut checkpoint.table(name).unwrap()), *expected);
+    }
+    // What the index has in another file of the same name is not there.
+    write_index(&folder.path(INDEX), &[("t", "a.safetensors"), ("u", "a.safetensors")]);
+    assert_eq!(Checkpoint::open(folder.path("")).unwrap_err().code(), "index-missing-tensor");
+    let both = [("t", "a.safetensors"), ("u", "sub/deeper/a.safetensors"), ("v", "a.safetensors")];
+    write_index(&folder.path(INDEX), &both);
+    f32_table(&folder.path("sub/deeper/a.safetensors"), "v", 16, &below);
+    let error = Checkpoint::open(folder.path("")).unwrap_err();
+    assert!(error.to_string().contains("\"u\" in file \"sub/deeper/a.safetensors\""), "{error}");
+    // The outputs of a run may be found the same way.
+    write_index(&folder.path(INDEX), &[("t", "a.safetensors")]);
+    compress(&folder.path(""), &folder.path("sub/table.safetensors"), &options(4)).unwrap();
+    let tensors: Vec<_> = TableFile::open(folder.path("sub/table.safetensors")).unwrap().tables()[0]
+        .segments
+        .iter()
+        .flat_map(|segment| [segment.tensor.clone(), segment.checksums.tensor.clone()])
+        .collect();
+    let listed: Vec<_> = tensors.iter().map(|name| (name.as_str(), "sub/table.safetensors")).collect();
+    write_index(&folder.path("tables.safetensors.index.json"), &listed);
+    assert_eq!(TableFile::open(folder.path("tables.safetensors.index.json")).unwrap().tables()[0].name, "t");
+}
+
+#[test]
+fn files_without_an_index_are_one_checkpoint() {
+    let folder = Folder::new();
+    let [weight, scale] = fp8_pair("x");
+    write(&folder.path("a"), &[f32_tensor("t.0", 16, &rows(5, 16, 1)), weight]);
+    write(&folder.path("b"), &[f32_tensor("t.1", 16, &rows(6, 16, 2)), scale]);
+    let open = |names: &[&str]| Checkpoint::open_all(&names.iter().map(|name| folder.path(name)).collect::<Vec<_>>());
+    let checkpoint = open(&["a", "b"]).unwrap();
+    let mut joined = checkpoint.rows(checkpoint.join_matching("t", "t.*", None).unwrap()).unwrap();
+    assert_eq!(values(&mut joined), [rows(5, 16, 1), rows(6, 16, 2)].concat());
+    assert_eq!(joined.files(), [folder.path("a"), folder.path("b")]);
+    assert_eq!(checkpoint.info("x.weight").unwrap().parts[0].scale.as_ref().unwrap().name, "x.scale");
+    assert_eq!(open(&["a"]).unwrap().names().count(), 2);
+    let refused = |names: &[&str]| {
+        let error = open(names).unwrap_err();
+        (error.code(), error.to_string())
+    };
+    assert_eq!(refused(&["a", "b", "a"]).0, "source-file-twice");
+    assert!(refused(&["a", "b", "a"]).1.contains("a: it is the same file as "));
+    fs::create_dir(folder.path("folder")).unwrap();
+    f32_table(&folder.path("folder/one.safetensors"), "f", 16, &rows(5, 16, 1));
+    assert_eq!(refused(&["a", "folder"]).0, "source-not-one-file");
+    assert_eq!(refused(&["a", "gone"]).0, "io");
+    write(&folder.path("c"), &[f32_tensor("t.0", 16, &rows(5, 16, 1))]);
+    let twice = open(&["a", "c"]).unwrap().info("t.0").unwrap_err();
+    assert_eq!(twice.code(), "source-two-files");
 }
 
 fn table_error(folder: &Folder) -> Error {
@@ -271,7 +343,7 @@ fn tensors_that_do_not_make_a_table_are_refused_by_name() {
         (["rows", "groups"], "source-part-differs", "scales F8_E8M0 for groups of columns, expected BF16 for rows"),
         (["one", "bare"], "source-missing-scale", "tensor \"bare\" of type F8_E4M3 has no scales"),
         (["t.8", "t.8"], "source-part-twice", "table \"T\" has tensor \"t.8\" twice"),
-        (["t.8", "t.10"], "source-missing", "tensor \"t.10\" is not in the checkpoint"),
+        (["t.8", "t.10"], "source-missing", "\"t.10\" is not in the checkpoint; near it are \"t.11\""),
         (["t.8", "one.scale"], "source-rank", "\"one.scale\" has shape [1]"),
     ];
     for (parts, code, says) in cases {
@@ -287,6 +359,68 @@ fn tensors_that_do_not_make_a_table_are_refused_by_name() {
     let joined = checkpoint.join("T", &["one".into(), "bare".into()], Some("one.scale")).unwrap();
     assert!(joined.parts.iter().all(|part| part.scale.as_ref().unwrap().name == "one.scale"));
     assert_eq!(values(&mut checkpoint.rows(joined).unwrap()), [0.5; 128]);
+}
+
+/// Whatever shifts the ids is refused; a pattern that lists the numbers takes exactly these.
+#[test]
+fn numbers_of_joined_tensors_start_at_zero_and_are_there_once() {
+    let join = |names: &[&str], pattern: &str| {
+        let folder = Folder::new();
+        let tensors: Vec<_> = names.iter().map(|name| f32_tensor(name, 16, &[0.5; 32])).collect();
+        write(&folder.path("in"), &tensors);
+        let joined = Checkpoint::open(folder.path("in")).unwrap().join_matching("T", pattern, None);
+        joined.map(|info| info.parts.into_iter().map(|part| part.name).collect::<Vec<_>>()).map_err(|error| {
+            let message = error.to_string();
+            (error.code(), message)
+        })
+    };
+    let refused = |names: &[&str], pattern, code, says: &str| {
+        let (got, message) = join(names, pattern).unwrap_err();
+        assert!(got == code && message.contains(says), "{message}");
+    };
+    let from_one = ["t.1.w", "t.2.w", "t.3.w"];
+    let says = "starts at tensor \"t.1.w\", expected number 0: without it every id names another row; where this is the \
+                first, a pattern that lists the numbers says so: \"t.{1..3}.w\"";
+    refused(&from_one, "t.*.w", "source-part-first", says);
+    refused(&from_one, "t.[1-3].w", "source-part-first", says);
+    refused(&from_one[1..2], "t.*.w", "source-part-first", "\"t.{2..2}.w\"");
+    assert_eq!(join(&from_one, "t.{1..3}.w").unwrap(), from_one);
+    assert_eq!(join(&from_one, "t.{2..3}.w").unwrap(), from_one[1..]);
+    assert_eq!(join(&["t.08", "t.09", "t.10"], "t.{08..10}").unwrap(), ["t.08", "t.09", "t.10"]);
+    refused(&from_one, "t.{1..4}.w", "source-missing", "tensor \"t.4.w\" is not in the checkpoint");
+    refused(&from_one, "t.{0..3}.w", "source-missing", "tensor \"t.0.w\" is not in the checkpoint");
+    refused(&["t.0", "t.1", "t.3"], "t.*", "source-part-gap", "from tensor \"t.1\" to \"t.3\"");
+    let says = "has tensors \"t.1\" and \"t.01\" with the same number, expected one of them";
+    refused(&["t.0", "t.1", "t.01"], "t.*", "source-part-same", says);
+    // Layers have any numbers, their shards start at 0 each.
+    let layers = ["b.3.s_0", "b.3.s_1", "b.14.s_0"];
+    assert_eq!(join(&layers, "b.*.s_*").unwrap(), layers);
+    refused(&["b.3.s_0", "b.3.s_1", "b.14.s_1"], "b.*.s_*", "source-part-first", "\"b.14.s_1\"");
+    // A name with braces in it is a name.
+    assert_eq!(join(&["t{0..1}"], "t{0..1}").unwrap(), ["t{0..1}"]);
+}
+
+#[test]
+fn names_that_were_meant_are_suggested() {
+    let folder = Folder::new();
+    let names = ["model.layers.1.engram.embed.weight", "head.weight"];
+    let mut tensors: Vec<_> = names.iter().map(|name| f32_tensor(name, 16, &[0.5; 32])).collect();
+    tensors.push(("ids".into(), Dtype::I64, vec![2, 2], vec![0; 32]));
+    write(&folder.path("in"), &tensors);
+    let refused = |pattern: &str| {
+        let checkpoint = Checkpoint::open(folder.path("in")).unwrap();
+        checkpoint.select(&[pattern.into()]).unwrap_err().to_string()
+    };
+    let near = format!("; near it are {:?}", names[0]);
+    for pattern in ["layers.1.engram.embed.weight", "model.layers.1.engam.embed.weight", "*.engram.embed"] {
+        assert!(refused(pattern).ends_with(&near), "{}", refused(pattern));
+    }
+    assert!(refused("nothing").ends_with("is not in the checkpoint"));
+    // Of a checkpoint without tables, what it has instead.
+    write(&folder.path("in"), &tensors[2..]);
+    let error = Checkpoint::open(folder.path("in")).unwrap().select(&[]).unwrap_err().to_string();
+    let says = "no two-dimensional tensor of type F32, F16, BF16, F8_E4M3 or I8; it has \"ids\" (I64 [2, 2])";
+    assert!(error.ends_with(says), "{error}");
 }
 
 proptest! {

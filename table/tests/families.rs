@@ -212,6 +212,8 @@ fn qwen_with_a_shard_or_scale_too_few_or_too_many_is_refused_by_name() {
         let mut files = qwen(store);
         files.iter_mut().for_each(|(_, tensors)| edit(tensors));
         write_checkpoint(&folder, &files);
+        // Without it the last shard would not be missed.
+        fs::write(folder.path("config.json"), r#"{"text_config": {"split_ngram_parts": 128}}"#).unwrap();
         let error = refused(&folder, Family::Qwen38);
         (error.code(), error.to_string())
     };
@@ -240,7 +242,7 @@ fn qwen_with_a_shard_or_scale_too_few_or_too_many_is_refused_by_name() {
     let row = |shard: &str| (name(shard), Dtype::BF16, vec![2, 32], bf16_bytes(&[1.0; 64]));
     says(change(Store::Bf16, &add(row("shard_128.weight"))), "family-past-last-part", &[name("shard_128.weight")]);
     says(change(Store::Bf16, &add(row("shard_007.weight"))), "family-duplicate", &[name("shard_7"), name("shard_007")]);
-    let one = (name("weight_scale"), Dtype::BF16, vec![1], bf16_bytes(&[1.0]));
+    let one = (name("weight_scale"), Dtype::BF16, vec![1], bf16_bytes(&[0.5]));
     says(change(Store::RowScales, &add(one)), "source-two-scales", &[name("weight_scale")]);
     let wide = |tensors: &mut Vec<Named>| {
         for (tensor, _, shape, _) in tensors.iter_mut().filter(|(tensor, ..)| tensor.ends_with("shard_40.weight")) {
@@ -287,4 +289,156 @@ fn longcat_has_twelve_tables_of_different_rows() {
         assert_eq!(error.code(), "family-missing-part");
         assert!(error.to_string().contains(&format!("{start}1.weight")), "{error}");
     }
+}
+
+/// Shards of a layer of Qwen's, two rows each, and their values.
+fn shards(count: u64, end: &str) -> (Vec<Named>, Vec<f32>) {
+    let mut all = Vec::new();
+    let shard = |shard: u64| {
+        let numbers: Vec<_> = elements(64, shard).into_iter().map(e4m3).collect();
+        all.extend(&numbers);
+        (format!("{QWEN}.shard_{shard}{end}"), Dtype::BF16, vec![2, 32], bf16_bytes(&numbers))
+    };
+    ((0..count).map(shard).collect(), all)
+}
+
+#[test]
+fn qwen_has_as_many_shards_as_its_config_says_under_either_name() {
+    let configs = [
+        None,
+        Some(r#"{"model_type": "x"}"#),
+        Some(r#"{"split_ngram_parts": 8}"#),
+        Some(r#"{"text_config": {"split_ngram_parts": 8}}"#),
+        Some(r#"{"text_config": {"ple_config": {"split_ngram_parts": 8}}, "split_ngram_parts": 8, "x": [1]}"#),
+        Some(r#"{"split_ngram_parts": null}"#),
+    ];
+    for end in [".weight", ""] {
+        let (tensors, expected) = shards(8, end);
+        for config in configs {
+            let folder = Folder::new();
+            write_checkpoint(
+                &folder,
+                &[("a.safetensors", tensors[3..].to_vec()), ("b.safetensors", tensors[..3].to_vec())],
+            );
+            if let Some(config) = config {
+                fs::write(folder.path("config.json"), config).unwrap();
+            }
+            let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+            let (table, info) = checkpoint.family_tables(Family::Qwen38).unwrap().remove(0);
+            assert_eq!(values(&mut checkpoint.rows(info).unwrap()), expected, "{config:?}");
+            assert_eq!(table.name, format!("{QWEN}{end}"));
+            // Only where nothing says how many there are it is worth a word.
+            let tables = [table];
+            let notes = checkpoint.family_notes(Family::Qwen38, &tables).unwrap();
+            let is_told = config.is_some_and(|config| config.contains('8'));
+            assert_eq!(notes.len(), usize::from(!is_told), "{notes:?}");
+            assert!(is_told || notes[0].contains("the 8 that are there are taken for all"), "{notes:?}");
+        }
+    }
+    // A single file says the same as an index, unless its name says that there are others.
+    let folder = Folder::new();
+    let (tensors, expected) = shards(8, "");
+    common::write(&folder.path("model-00001-of-00001.safetensors"), &tensors);
+    assert_eq!(tables_of(&folder, Family::Qwen38)[0].1, expected);
+    fs::rename(folder.path("model-00001-of-00001.safetensors"), folder.path("model-00001-of-00003.safetensors"))
+        .unwrap();
+    let error = refused(&folder, Family::Qwen38);
+    assert_eq!(error.code(), "source-one-of-several", "{error}");
+    fs::write(folder.path("config.json"), r#"{"split_ngram_parts": 8}"#).unwrap();
+    assert_eq!(tables_of(&folder, Family::Qwen38)[0].1, expected);
+}
+
+#[test]
+fn qwen_shards_that_a_config_or_their_numbers_contradict_are_refused() {
+    let refuse = |tensors: &[Named], config: &str| {
+        let folder = Folder::new();
+        write_checkpoint(&folder, &[("a.safetensors", tensors.to_vec())]);
+        if !config.is_empty() {
+            fs::write(folder.path("config.json"), config).unwrap();
+        }
+        let error = refused(&folder, Family::Qwen38);
+        (error.code(), error.to_string())
+    };
+    for end in [".weight", ""] {
+        let (tensors, _) = shards(8, end);
+        let name = |shard: &str| format!("{QWEN}.shard_{shard}{end}");
+        let cases = [
+            (tensors.clone(), r#"{"split_ngram_parts": 9}"#, "family-missing-part", name("8")),
+            (tensors.clone(), r#"{"split_ngram_parts": 7}"#, "family-past-last-part", name("7")),
+            (tensors[1..].to_vec(), "", "family-missing-part", name("0")),
+            ([&tensors[..3], &tensors[4..]].concat(), "", "family-missing-part", name("3")),
+            (
+                [&tensors[..], &[(name("00"), Dtype::BF16, vec![2, 32], vec![0; 128])]].concat(),
+                "",
+                "family-duplicate",
+                name("00"),
+            ),
+            (tensors.clone(), r#"{"split_ngram_parts": 0}"#, "source-config", "is 0, expected a number".into()),
+            (tensors.clone(), r#"{"split_ngram_parts": "8"}"#, "source-config", "is \"8\", expected a number".into()),
+            (
+                tensors.clone(),
+                r#"{"split_ngram_parts": 8, "a": {"split_ngram_parts": 9}}"#,
+                "source-config",
+                "9".into(),
+            ),
+            (tensors.clone(), "not JSON", "source-config", "config.json: it is malformed".into()),
+        ];
+        for (tensors, config, code, says) in cases {
+            let (got, message) = refuse(&tensors, config);
+            assert!(got == code && message.contains(&says), "{config}: {message}");
+        }
+    }
+    // Two spellings of one table.
+    let both = [shards(2, "").0, shards(2, ".weight").0].concat();
+    assert_eq!(refuse(&both, "").0, "family-duplicate");
+}
+
+#[test]
+fn qwen_shards_without_weight_in_their_names_have_scales_per_row() {
+    for scale in [".weight_scale", "_scale", ".scale"] {
+        let folder = Folder::new();
+        let (mut tensors, mut expected) = (Vec::new(), Vec::new());
+        for shard in 0..4u64 {
+            let (name, bytes) = (format!("{QWEN}.shard_{shard}"), elements(64, shard));
+            let scales: Vec<_> = (0..2).map(|row| qwen_scale(Store::RowScales, shard, row)).collect();
+            let value = |(i, &byte)| rounded(e4m3(byte) * scales[i / 32]);
+            expected.extend(bytes.iter().enumerate().map(value));
+            tensors.push((format!("{name}{scale}"), Dtype::BF16, vec![2, 1], bf16_bytes(&scales)));
+            tensors.push((name, Dtype::F8_E4M3, vec![2, 32], bytes));
+        }
+        write_checkpoint(&folder, &[("a.safetensors", tensors)]);
+        assert_eq!(tables_of(&folder, Family::Qwen38)[0].1, expected, "{scale}");
+    }
+}
+
+#[test]
+fn qwen_in_one_tensor_is_a_table() {
+    let folder = Folder::new();
+    let all: Vec<_> = elements(16 * 32, 1).into_iter().map(e4m3).collect();
+    let fused = (format!("{QWEN}.weight"), Dtype::BF16, vec![16, 32], bf16_bytes(&all));
+    write_checkpoint(&folder, &[("a.safetensors", vec![fused.clone()])]);
+    fs::write(folder.path("config.json"), r#"{"split_ngram_parts": 128}"#).unwrap();
+    let (file, got) = tables_of(&folder, Family::Qwen38).remove(0);
+    assert_eq!((got, file.tables()[0].name.as_str(), file.tables()[0].source.parts.len()), (all, fused.0.as_str(), 0));
+}
+
+#[test]
+fn a_layer_that_is_not_listed_is_worth_a_note() {
+    let notes = |layers: &[u64]| {
+        let folder = Folder::new();
+        let tensor = |layer| (format!("layers.{layer}.engram.embed.weight"), Dtype::BF16, vec![2, 32], vec![0; 128]);
+        let tensors: Vec<Named> = layers.iter().map(|layer| tensor(layer)).collect();
+        write_checkpoint(&folder, &[("a.safetensors", tensors)]);
+        let checkpoint = Checkpoint::open(folder.path("")).unwrap();
+        let tables = checkpoint.family_tables(Family::DeepseekV41).unwrap();
+        let tables: Vec<_> = tables.into_iter().map(|(table, _)| table).collect();
+        checkpoint.family_notes(Family::DeepseekV41, &tables).unwrap()
+    };
+    assert!(
+        notes(&[1])[0].contains("has the table of layer 1 of deepseek-v4.1 and not that of layer 14"),
+        "{:?}",
+        notes(&[1])
+    );
+    assert!(notes(&[14])[0].contains("not that of layer 1, "));
+    assert_eq!(notes(&[1, 14]).len() + notes(&[3]).len() + notes(&[1, 2, 14]).len(), 0);
 }

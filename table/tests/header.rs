@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Folder, write};
-use condprog_table::header::{Header, HeaderError, MAX_HEADER_BYTES};
+use condprog_table::header::{ForeignFile, Header, HeaderError, MAX_DIMENSIONS, MAX_HEADER_BYTES};
 use proptest::prelude::*;
 use safetensors::tensor::Dtype;
 
@@ -30,7 +30,10 @@ fn what_is_no_safetensors_file_is_refused() {
     }
     // A JPEG, a zip, a text: their first eight bytes make an absurd length.
     for bytes in [&b"\xff\xd8\xff\xe0\0\x10JFIF"[..], b"PK\x03\x04\x14\0\0\0\x08\0", b"# A text file\n"] {
-        assert!(matches!(Header::from_bytes(bytes), Err(HeaderError::TooLarge { .. } | HeaderError::Cut { .. })));
+        let error = Header::from_bytes(bytes).unwrap_err();
+        let is_refused =
+            matches!(error, HeaderError::TooLarge { .. } | HeaderError::Foreign { kind: ForeignFile::Zip });
+        assert!(is_refused, "{error}");
     }
     let large = [(MAX_HEADER_BYTES + 1).to_le_bytes(), [0; 8]].concat();
     assert!(matches!(Header::from_bytes(&large), Err(HeaderError::TooLarge { .. })));
@@ -66,6 +69,69 @@ fn what_contradicts_itself_is_refused_by_name() {
     says(&["\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}"], 0, "metadata key \"k\" is there twice");
     says(&["\"__metadata__\":{}", "\"__metadata__\":{}"], 0, "__metadata__ is there twice");
     says(&["\"__metadata__\":{\"k\":1}"], 0, "expected a string");
+}
+
+#[test]
+fn what_a_file_is_of_another_program_is_said() {
+    let pad = |start: &[u8]| [start, &[b'x'; 100]].concat();
+    let cases: [(Vec<u8>, &str); 9] = [
+        (pad(b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 5\n"), "git lfs pull"),
+        (pad(b"GGUF\x03\0\0\0"), "is a GGUF file"),
+        (pad(b"PK\x03\x04\0\0\x08\x08\0\0"), "as PyTorch's .pt and .bin files are"),
+        (pad(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."), "is a Python pickle"),
+        (pad(b"<!DOCTYPE html>\n<html lang=\"en\">"), "is a web page"),
+        (pad(b"\x93NUMPY\x01\0v\0"), "is a NumPy array"),
+        (pad(b"{\"weight_map\": {\"t\": \"a\"}}"), "ends in .safetensors.index.json"),
+        (pad(b"\x1f\x8b\x08\x08\x12\x34\x56\x67name"), "unpack it first"),
+        (vec![0; 4096], "its download was cut short"),
+    ];
+    for (bytes, says) in cases {
+        let error = Header::from_bytes(&bytes).unwrap_err();
+        let read = Header::read(&mut &bytes[..], bytes.len() as u64).unwrap().unwrap_err();
+        assert_eq!((error.code(), error.to_string()), ("header-foreign", read.to_string()));
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    // A safetensors file with a fault is none of these, whatever its length is like.
+    let cut = [&0x280u64.to_le_bytes()[..], b"{"].concat();
+    assert_eq!(&cut[..2], b"\x80\x02");
+    assert!(matches!(Header::from_bytes(&cut), Err(HeaderError::Cut { .. })));
+    assert!(matches!(Header::from_bytes(b"\0\0\0\0\0\0\0\0{}"), Err(HeaderError::Json(_))));
+}
+
+#[test]
+fn values_in_messages_are_cut_and_escaped() {
+    let long = "n".repeat(1 << 20);
+    let tensor = |name: &str, dtype: &str, shape: &str, end: u64| {
+        format!("{{{name:?}:{{\"dtype\":{dtype:?},\"shape\":{shape},\"data_offsets\":[0,{end}]}}}}")
+    };
+    let cases = [
+        (tensor(&long, "F32", "[2]", 4), "(1048576 characters in all)"),
+        (tensor("a", "F32", &format!("[{}1]", "1,".repeat(63)), 5), "(64 dimensions in all)"),
+        (
+            tensor("a", "F32", &format!("[{}1]", "1,".repeat(1 << 20)), 4),
+            "\"a\" has 1048577 dimensions, expected at most 64",
+        ),
+        (tensor("a", "F32", &format!("[\"{long}\"]"), 4), "..."),
+        (format!("{{\"__metadata__\":{{\"{long}\":\"\",\"{long}\":\"\"}}}}"), "..."),
+    ];
+    for (json, says) in cases {
+        let message = refusal(&json, 4).to_string();
+        assert!(message.len() < 1000 && message.contains(says), "{}", &message[..message.len().min(1000)]);
+    }
+    let escapes = refusal(r#"{"a\u001b[2J":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}"#, 4).to_string();
+    assert!(escapes.contains(r#"tensor "a\u{1b}[2J" of type"#), "{escapes}");
+    let json = tensor("a", "F32", &format!("[{}1]", "1,".repeat(63)), 4);
+    assert_eq!(Header::from_bytes(&file(&json, 4)).unwrap().tensors[0].shape.len() as u64, MAX_DIMENSIONS);
+}
+
+#[test]
+fn metadata_that_is_null_is_none() {
+    let json = r#"{"__metadata__":null,"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}"#;
+    let header = Header::from_bytes(&file(json, 1)).unwrap();
+    assert_eq!((header.metadata.len(), header.tensors.len()), (0, 1));
+    for twice in [r#"{"__metadata__":null,"__metadata__":null}"#, r#"{"__metadata__":{},"__metadata__":null}"#] {
+        assert!(refusal(twice, 0).to_string().contains("__metadata__ is there twice"));
+    }
 }
 
 #[test]

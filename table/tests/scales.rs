@@ -231,19 +231,55 @@ fn scales_are_found_by_name_wherever_they_are_kept() {
     }
 }
 
+/// Scales of `a.x.weight`, `F8_E4M3 [3, 64]`, each with its bytes.
+fn scales_of(tensors: &[(&'static str, Dtype, &[usize], Vec<u8>)]) -> Result<String, (&'static str, String)> {
+    let folder = Folder::new();
+    let mut all: Vec<Tensor> = vec![("a.x.weight", Dtype::F8_E4M3, vec![3, 64], vec![0x38; 192])];
+    all.extend(tensors.iter().map(|(name, dtype, shape, data)| (*name, *dtype, shape.to_vec(), data.clone())));
+    write(&folder.path("in"), &all);
+    let info = Checkpoint::open(folder.path("in")).unwrap().info("a.x.weight");
+    info.map(|info| info.parts[0].scale.clone().unwrap().name).map_err(|error| (error.code(), error.to_string()))
+}
+
 #[test]
 fn two_scales_are_refused_by_their_names() {
-    let one = |name| (name, Dtype::BF16, &[1][..]);
-    let rows = |name| (name, Dtype::F32, &[3, 1][..]);
+    let one = |name, value| (name, Dtype::BF16, &[1][..], bf16_bytes(&[value]));
+    let rows = |name| (name, Dtype::BF16, &[3, 1][..], bf16_bytes(&[0.5; 3]));
+    let groups = |name| (name, Dtype::F8_E8M0, &[3, 2][..], vec![127; 6]);
     for (first, second) in [
-        (rows("a.x.scale"), one("a.x.weight_scale")),
-        (rows("a.x.weight_scale"), one("a.weight_scale")),
-        (one("a.scale"), one("a.weight_scale")),
+        (rows("a.x.scale"), one("a.x.weight_scale", 2.0)),
+        (groups("a.x.scale"), one("a.x.weight_scale", 2.0)),
+        (rows("a.x.weight_scale"), one("a.weight_scale", 0.5)),
+        (rows("a.x.scale"), groups("a.x.weight_scale")),
+        (one("a.x.scale", 0.5), one("a.x.weight_scale", 0.5)),
+        (one("a.scale", 1.0), one("a.weight_scale", 1.0)),
+        (one("a.scale", 2.0), one("a.weight_scale", 0.5)),
     ] {
-        let (code, message) = scales_among(Dtype::F8_E4M3, &[first, second]).unwrap_err();
+        let (code, message) = scales_of(&[first.clone(), second.clone()]).unwrap_err();
         assert_eq!(code, "source-two-scales");
         let says = format!("has scales {:?} and {:?}, expected one of them", first.0, second.0);
         assert!(message.contains(&says), "{message}");
+    }
+}
+
+#[test]
+fn a_placeholder_gives_way_to_scales() {
+    let one = |name, value| (name, Dtype::BF16, &[1][..], bf16_bytes(&[value]));
+    let rows = |name| (name, Dtype::BF16, &[3, 1][..], bf16_bytes(&[1.0; 3]));
+    let groups = |name| (name, Dtype::F8_E8M0, &[3, 2][..], vec![127; 6]);
+    for (scales, placeholder) in [
+        (rows("a.x.scale"), one("a.x.weight_scale", 1.0)),
+        (rows("a.x.weight_scale"), one("a.weight_scale", 1.0)),
+        (groups("a.x.scale"), one("a.scale", 1.0)),
+        // One number that is not 1 is no placeholder.
+        (one("a.x.scale", 0.5), one("a.x.weight_scale", 1.0)),
+        (one("a.weight_scale", 0.5), one("a.x.weight_scale", 1.0)),
+        // Of two that say the same, its own.
+        (one("a.x.scale", 1.0), one("a.scale", 1.0)),
+    ] {
+        for tensors in [[scales.clone(), placeholder.clone()], [placeholder, scales.clone()]] {
+            assert_eq!(scales_of(&tensors), Ok(scales.0.into()));
+        }
     }
 }
 

@@ -78,7 +78,7 @@ fn patterns_select_tables_and_leave_what_comes_with_them() {
     // What a pattern matches alone, and cannot be compressed, says why.
     assert!(matches!(select("ids*"), SourceError::Dtype { .. }));
     let (_folder, empty) = open(&mixed()[6..]);
-    assert!(matches!(source_error(empty.select(&[])), SourceError::NoTables));
+    assert!(matches!(source_error(empty.select(&[])), SourceError::NoTables { .. }));
 }
 
 #[test]

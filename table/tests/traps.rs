@@ -69,7 +69,7 @@ const TRAPS: [(&str, Trap); 10] = [
     }),
     ("link to an unrelated file", |_, path| {
         symlink("precious", path).unwrap();
-        &["foreign", "not-a-file"]
+        &["foreign", "output-not-a-file"]
     }),
     ("hard link of an unrelated file", |folder, path| {
         fs::hard_link(folder.path("precious"), path).unwrap();
@@ -81,23 +81,23 @@ const TRAPS: [(&str, Trap); 10] = [
     }),
     ("link to nothing", |_, path| {
         symlink("nothing", path).unwrap();
-        &["foreign", "not-a-file"]
+        &["foreign", "output-not-a-file"]
     }),
     ("folder", |_, path| {
         fs::create_dir(path).unwrap();
-        &["foreign", "not-a-file"]
+        &["foreign", "output-not-a-file"]
     }),
     ("FIFO", |_, path| {
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
-        &["foreign", "not-a-file"]
+        &["foreign", "output-not-a-file"]
     }),
     ("socket", |_, path| {
         drop(UnixListener::bind(path).unwrap());
-        &["foreign", "not-a-file"]
+        &["foreign", "output-not-a-file"]
     }),
     ("link to a folder", |_, path| {
         symlink(".", path).unwrap();
-        &["foreign", "not-a-file"]
+        &["foreign", "output-not-a-file"]
     }),
 ];
 
@@ -160,7 +160,7 @@ fn a_name_that_is_no_name_of_a_file_is_refused() {
     let folder = folder();
     for output in ["", ".", "..", "sub/.."].map(|name| folder.path("").join(name)) {
         let what = format!("{}", output.display());
-        refused(&folder, &what, &["not-a-file"], &|| {
+        refused(&folder, &what, &["output-not-a-file"], &|| {
             compress(&folder.path(IN), &output, &forced(&options(4))).map(drop)
         });
     }
@@ -192,7 +192,7 @@ fn parts_and_restored_files_keep_to_the_same_rules() {
             {
                 continue;
             }
-            let codes = ["not-a-file", "output-exists"];
+            let codes = ["output-not-a-file", "output-exists"];
             let what = format!("{trap}, force {force}");
             refused(&folder, &what, &codes, &|| join(&parts, &output, &JoinOptions { force }, &quiet).map(drop));
             let options = DecompressOptions { force, ..DecompressOptions::default() };

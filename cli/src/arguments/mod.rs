@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Decompress(Decompress),
     /// Say what a model's tables would take, and what a machine gets back
     Plan(Plan),
+    /// Say what is in a checkpoint, and what each tensor would be taken for
+    List(List),
     /// Say what is in a table file
     Inspect(Inspect),
     /// Check a table file, and how far its rows are from their source
@@ -81,6 +83,7 @@ impl Command {
             Command::Join(_) => "join",
             Command::Decompress(_) => "decompress",
             Command::Plan(_) => "plan",
+            Command::List(_) => "list",
             Command::Inspect(_) => "inspect",
             Command::Verify(_) => "verify",
             Command::Rows(_) => "rows",
@@ -94,9 +97,10 @@ impl Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Compress {
-    /// The checkpoint: a safetensors file, an index, or a folder with an index or one file
-    #[arg(value_name = "CHECKPOINT")]
-    pub(crate) input: PathBuf,
+    /// The checkpoint: a folder with an index or one safetensors file, an index, or safetensors files, of which several
+    /// need no index
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) inputs: Vec<PathBuf>,
     /// The table file to write; with --whole, the folder
     #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
@@ -153,18 +157,20 @@ pub(crate) struct Compress {
 /// Which tables of a checkpoint.
 #[derive(Debug, Args)]
 pub(crate) struct Tables {
-    /// The model whose tables to take. Default: the one whose tables are there, when neither --tensor nor --segments says
-    /// which; of a file without any, every 2-D tensor of type F32, F16, BF16, F8_E4M3 or I8
-    #[arg(long, value_name = "MODEL", value_parser = family(), conflicts_with_all = ["tensors", "segments"])]
+    /// The model whose tables to take. Default: the one whose tables are there, when neither --tensor nor --join-tensors
+    /// says which; of a file without any, every 2-D tensor of type F32, F16, BF16, F8_E4M3 or I8
+    #[arg(long, value_name = "MODEL", value_parser = family(), conflicts_with_all = ["tensors", "join_tensors"])]
     pub(crate) model: Option<Family>,
     /// Tables to take, by name or pattern (* ? [..]); may be repeated
     #[arg(long = "tensor", value_name = "GLOB")]
     pub(crate) tensors: Vec<String>,
-    /// Tensors that are one table, in the order of the numbers in their names; may be repeated
-    #[arg(long, value_name = "TABLE=GLOB", value_parser = join_tensors)]
-    pub(crate) segments: Vec<(String, String)>,
-    /// The tensor with the scales of the tables, where its name or place does not tell
-    #[arg(long, value_name = "NAME")]
+    /// Tensors that are one table, in the order of the numbers in their names, which start at 0; {A..B} in the pattern
+    /// lists other numbers; may be repeated
+    #[arg(long, alias = "segments", value_name = "TABLE=GLOB", value_parser = join_tensors)]
+    pub(crate) join_tensors: Vec<(String, String)>,
+    /// The tensor with the scales of the tables, where its name or place does not tell: one number for all, or the
+    /// scales of all rows of a table. A pattern gives each of the tensors that are joined its own
+    #[arg(long, value_name = "NAME|GLOB")]
     pub(crate) scale_tensor: Option<String>,
 }
 
@@ -307,9 +313,9 @@ pub(crate) struct Verify {
     /// The table file, or the index or folder of several
     pub(crate) table: PathBuf,
     /// The checkpoint it was made from: also check that the rows are those of this source, and measure how far they are
-    /// restored from them
+    /// restored from them. Repeated for each file of one without an index
     #[arg(long, value_name = "CHECKPOINT")]
-    pub(crate) against: Option<PathBuf>,
+    pub(crate) against: Vec<PathBuf>,
     /// Rows of each table to code again and compare byte for byte, spread over the table, or all; the first and last row
     /// of each segment are always among them. Default: 256
     #[arg(long, value_name = "N|all", value_parser = sample, requires = "against")]
@@ -472,4 +478,14 @@ pub(crate) struct CpuLevel {
     /// Instruction set of the CPU backend. Default: that of the environment variable, else the best here
     #[arg(long = "cpu-level", value_name = "LEVEL", value_parser = level())]
     pub(crate) level: Option<Level>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// The checkpoint, as for compress
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Show these tensors alone, by name or pattern (* ? [..]); may be repeated
+    #[arg(long = "tensor", value_name = "GLOB")]
+    pub(crate) tensors: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use condprog_core::{Layout, Rate};
@@ -19,7 +19,7 @@ use super::dry_run;
 use crate::Outcome;
 use crate::arguments::{Compress, RateRows, Tables, refuse_folder};
 use crate::error::{Again, Error};
-use crate::text::{bytes, count, figure, path_text, plural, rate};
+use crate::text::{bytes, count, figure, name, one_or_all, path_text, plural, rate};
 use crate::ui::{self, Ui};
 
 /// Table files of a whole checkpoint.
@@ -27,14 +27,18 @@ const WHOLE_TABLES: &str = "condprog.safetensors";
 /// Their size, that of Hugging Face's own shards.
 const WHOLE_SHARD_BYTES: u64 = 5_000_000_000;
 
+/// Tensors that a note lists.
+const PASSED_OVER: usize = 5;
+
 /// Compresses what can be compressed, and reports what cannot at the end.
 pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let start = Instant::now();
     if !arguments.whole {
         refuse_folder(&arguments.output)?;
     }
-    let checkpoint = Checkpoint::open(&arguments.input)?;
+    let checkpoint = Checkpoint::open_all(&arguments.inputs)?;
     let mut selected = select(&checkpoint, arguments)?;
+    selected.notes.iter().for_each(|note| ui.note(note));
     if selected.tables.is_empty() {
         if selected.left_out.len() == 1 {
             return Err(selected.left_out.remove(0));
@@ -66,14 +70,17 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     if arguments.dry_run {
         let seen = preview(&mut sources, &output, &options)?;
         let whole = match arguments.whole {
-            true => Some(Rewrite::preview(&arguments.input, &arguments.output, replaced, rewriting)?),
+            true => {
+                let input = one_folder(&arguments.inputs)?;
+                Some(Rewrite::preview(input, &arguments.output, replaced, rewriting)?)
+            }
             false => None,
         };
         return dry_run::report(&sources, &seen, whole.as_ref(), &selected.left_out, ui);
     }
     // Says at once what is wrong with the rest of the checkpoint, before hours of work.
     let mut rewrite = match arguments.whole {
-        true => Some(Rewrite::begin(&arguments.input, &arguments.output, replaced, rewriting)?),
+        true => Some(Rewrite::begin(one_folder(&arguments.inputs)?, &arguments.output, replaced, rewriting)?),
         false => None,
     };
     // A run that was cut short after its last table file goes on behind it.
@@ -102,7 +109,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let left_out = selected.left_out;
     let seconds = start.elapsed().as_secs_f64();
     let mut object = written(&report);
-    object["input"] = path_text(&arguments.input).into();
+    object["input"] = one_or_all(&arguments.inputs);
     object["output"] = path_text(&arguments.output).into();
     object["resumed_rows"] = json!(report.resumed_rows);
     object["seconds"] = json!(seconds);
@@ -116,6 +123,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
             "dropped": rewritten.dropped,
         });
     }
+    object["notes"] = json!(selected.notes);
     object["left_out"] = left_out.iter().map(ui::describe).collect();
     ui.print("compress", object, || {
         let mut text = lines(&report, &output);
@@ -142,12 +150,22 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     Ok(if left_out.is_empty() { Outcome::Done } else { Outcome::Failed })
 }
 
+/// The one path of a checkpoint that is to be made anew.
+fn one_folder(inputs: &[PathBuf]) -> Result<&Path, Error> {
+    match inputs {
+        [input] => Ok(input),
+        several => Err(Error::Usage(format!("--whole is of one checkpoint, a folder, got {} paths", several.len()))),
+    }
+}
+
 /// The tables that were asked for and can be compressed, and why the others cannot.
 struct Selected {
     /// The family they are of, with its account of each.
     family: Option<(Family, Vec<FamilyTable>)>,
     tables: Vec<SourceInfo>,
     left_out: Vec<Error>,
+    /// What is worth saying though nothing is wrong.
+    notes: Vec<String>,
 }
 
 /// The family whose tables are meant: the one that the user gives, or that of the checkpoint where no table is named.
@@ -164,24 +182,32 @@ pub(super) fn family(
     let found = checkpoint.family()?;
     if found.is_none() && checkpoint.is_indexed() {
         let (models, path) = (Family::ALL.map(Family::name).join(", "), checkpoint.path().display());
-        return Err(Error::Usage(format!("{path} has no table of {models}, expected {options}")));
+        let candidates = match checkpoint.candidates().join(", ") {
+            none if none.is_empty() => "it has no matrix".into(),
+            candidates => format!("it has {candidates}"),
+        };
+        return Err(Error::Usage(format!(
+            "{path} has no table of {models}, expected {options}; {candidates}; `condprog list` shows all"
+        )));
     }
     Ok(found)
 }
 
 fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Error> {
-    let Tables { model, tensors, segments, scale_tensor } = &arguments.tables;
-    let by_name = !tensors.is_empty() || !segments.is_empty();
-    if let Some(family) = family(checkpoint, *model, by_name, "--tensor or --segments")? {
+    let Tables { model, tensors, join_tensors, scale_tensor } = &arguments.tables;
+    let by_name = !tensors.is_empty() || !join_tensors.is_empty();
+    if let Some(family) = family(checkpoint, *model, by_name, "--tensor or --join-tensors")? {
         if scale_tensor.is_some() {
-            let message = format!("--scale-tensor goes with --tensor or --segments: {family} tells its scales itself");
+            let message =
+                format!("--scale-tensor goes with --tensor or --join-tensors: {family} tells its scales itself");
             return Err(Error::Usage(message));
         }
-        let (known, tables) = checkpoint.family_tables(family)?.into_iter().unzip();
-        return Ok(Selected { family: Some((family, known)), tables, left_out: Vec::new() });
+        let (known, tables): (Vec<_>, _) = checkpoint.family_tables(family)?.into_iter().unzip();
+        let notes = checkpoint.family_notes(family, &known)?;
+        return Ok(Selected { family: Some((family, known)), tables, left_out: Vec::new(), notes });
     }
     let (mut tables, mut left_out) = (Vec::new(), Vec::new());
-    for (table, pattern) in segments {
+    for (table, pattern) in join_tensors {
         tables.push(checkpoint.join_matching(table, pattern, scale_tensor.as_deref())?);
     }
     // A pattern selects several tables, of which one that cannot be compressed must not hold up the others.
@@ -204,6 +230,16 @@ fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Err
             }
         }
     }
+    checkpoint.refuse_shared_scales(&tables)?;
+    let passed_over = if by_name { Vec::new() } else { checkpoint.passed_over() };
+    let notes = passed_over.chunks(PASSED_OVER).next().map(|first| {
+        let more = match passed_over.len() - first.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("passed over, since their types are not read: {}{more}", first.join(", "))
+    });
+    let notes = Vec::from_iter(notes);
     tables.retain(|table| match u32::try_from(table.dim).map(|dim| Layout::new(dim, arguments.rate)) {
         Ok(Err(source)) => {
             left_out.push(TableError::Width { tensor: table.name.clone(), source }.into());
@@ -215,7 +251,7 @@ fn select(checkpoint: &Checkpoint, arguments: &Compress) -> Result<Selected, Err
     // Of a whole checkpoint, or for machines that share the work, it is all or nothing.
     let strict = checkpoint.is_indexed() || arguments.whole || arguments.part.is_some() || arguments.rows.is_some();
     match left_out.is_empty() || !strict {
-        true => Ok(Selected { family: None, tables, left_out }),
+        true => Ok(Selected { family: None, tables, left_out, notes }),
         false => Err(left_out.remove(0)),
     }
 }
@@ -309,7 +345,7 @@ fn line(table: &TableInfo) -> String {
     let (source, records) = (table.source_bytes(), table.record_bytes());
     let mut text = format!(
         "{}: {} of {} {} values, {} to {} bytes per row, {} to {} ({}x)\n",
-        table.name,
+        name(&table.name),
         plural(table.rows, "row"),
         count(table.dim.into()),
         table.source.dtype,

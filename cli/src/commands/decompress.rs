@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::Outcome;
 use crate::arguments::{Decompress, refuse_folder};
 use crate::error::{Again, Error};
-use crate::text::{bytes, count, path_text, plural};
+use crate::text::{bytes, count, name, path_text, plural};
 use crate::ui::Ui;
 
 /// The file of restored tables in a whole checkpoint.
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
         let mut text = String::new();
         for table in file.tables() {
             let (rows, dim) = (plural(table.rows, "row"), count(table.dim.into()));
-            text += &format!("{}: {rows} of {dim} values\n", table.source.name);
+            text += &format!("{}: {rows} of {dim} values\n", name(&table.source.name));
         }
         text + &format!("wrote {}, {}", arguments.output.display(), bytes(written))
     })?;

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::Outcome;
 use crate::arguments::Inspect;
 use crate::error::Error;
-use crate::text::{bytes, columns, count, figure, path_text, plural};
+use crate::text::{bytes, columns, count, figure, name, path_text, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Inspect, ui: &Ui) -> Result<Outcome, Error> {
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Inspect, ui: &Ui) -> Result<Outcome, Error> {
 
 fn table(table: &TableSummary, all: bool) -> String {
     let line = |name: &str, value: String| format!("  {name:<15}{value}\n");
-    let mut text = format!("\n{}\n", table.name);
+    let mut text = format!("\n{}\n", name(&table.name));
     let part = if table.rows == table.table_rows {
         String::new()
     } else {

@@ -9,6 +9,7 @@ mod dry_run;
 pub(crate) mod eval;
 pub(crate) mod inspect;
 pub(crate) mod join;
+pub(crate) mod list;
 pub(crate) mod plan;
 pub(crate) mod rows;
 pub(crate) mod verify;

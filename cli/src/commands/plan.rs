@@ -14,7 +14,7 @@ use super::compress::{family, row_rates};
 use crate::Outcome;
 use crate::arguments::Plan;
 use crate::error::Error;
-use crate::text::{columns, count, decimal_bytes, plural};
+use crate::text::{columns, count, decimal_bytes, name, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Plan, ui: &Ui) -> Result<Outcome, Error> {
@@ -179,7 +179,7 @@ impl Table {
     fn text(&self) -> String {
         let mut text = format!(
             "{}: {} of {} values, {} to {}\n",
-            self.draft.name,
+            name(&self.draft.name),
             plural(self.rows(), "row"),
             count(self.draft.dim.into()),
             decimal_bytes(self.footprint.before),

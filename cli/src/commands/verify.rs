@@ -2,12 +2,12 @@
 
 use condprog_table::source::Checkpoint;
 use condprog_table::{TableFile, VerifyOptions, VerifyTable, verify};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::arguments::Verify;
 use crate::error::{Again, Error};
-use crate::text::{bytes, count, figure, path_text, plural};
+use crate::text::{bytes, count, figure, name, one_or_all, path_text, plural};
 use crate::ui::Ui;
 
 /// Runs of rows that are shown of those in which something is wrong.
@@ -15,7 +15,8 @@ const SHOWN: usize = 20;
 
 pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
     let file = TableFile::open(&arguments.table)?;
-    let source = arguments.against.as_ref().map(Checkpoint::open).transpose()?;
+    let against = &arguments.against;
+    let source = if against.is_empty() { None } else { Some(Checkpoint::open_all(against)?) };
     let options = VerifyOptions {
         threads: arguments.threads.count,
         sample: arguments.sample.unwrap_or_default(),
@@ -25,7 +26,7 @@ pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
     let whole = report.is_whole();
     let object = json!({
         "table": path_text(&arguments.table),
-        "against": arguments.against.as_ref().map(path_text),
+        "against": if against.is_empty() { Value::Null } else { one_or_all(against) },
         "whole": whole,
         "tables": report.tables,
     });
@@ -44,7 +45,7 @@ fn table(table: &VerifyTable) -> String {
     let line = |name: &str, value: String| format!("  {name:<15}{value}\n");
     let mut text = format!(
         "{}: {} of {} values at {} bits\n",
-        table.name,
+        name(&table.name),
         plural(table.rows, "row"),
         count(table.dim.into()),
         figure(table.rate)
@@ -61,8 +62,8 @@ fn table(table: &VerifyTable) -> String {
     text += &line("zero rows", zeros);
     let figures =
         [("relative MSE", table.relative_mse), ("mean cosine", table.mean_cosine), ("norm ratio", table.norm_ratio)];
-    for (name, value) in figures {
-        text += &value.map_or_else(String::new, |value| line(name, figure(value)));
+    for (what, value) in figures {
+        text += &value.map_or_else(String::new, |value| line(what, figure(value)));
     }
     if let (Some(row), Some(mse)) = (table.worst_row, table.worst_relative_mse) {
         text += &line("worst row", format!("{row}, relative MSE {}", figure(mse)));

@@ -62,7 +62,7 @@ def check_source_values(program, folder, checkpoint):
     """The rows as the encoder sees them, read in uneven pieces across tensors and files."""
     out = folder / f"{checkpoint.name}.values"
     options = checkpoint.options
-    patterns = [options[1], "--scale", options[3]] if "--segments" in options else []
+    patterns = [options[1], "--scale", options[3]] if "--join-tensors" in options else []
     subprocess.run([program, folder / checkpoint.name, out, *patterns], check=True)
     tables = json.loads((out / "tables.json").read_text())
     assert [table["name"] for table in tables] == list(checkpoint.tables), tables
@@ -200,6 +200,9 @@ def check(condprog, source_values, checkpoint):
     tensors.write_checkpoint(condprog.folder / checkpoint.name, checkpoint.files)
     # What a config says is not what decides.
     config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    if checkpoint.name.startswith("qwen"):
+        # But for the number of shards, which nothing else says.
+        config["text_config"] = {"split_ngram_parts": 128}
     (condprog.folder / checkpoint.name / "config.json").write_text(json.dumps(config))
     values = check_source_values(source_values, condprog.folder, checkpoint)
 

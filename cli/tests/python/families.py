@@ -136,7 +136,7 @@ def unknown(rng):
     tensors = {f"lookup.piece{i}.data": (rows(rng, 30 + i, 64) * 90).clip(-448, 448).astype(E4M3) for i in range(11)}
     files = [*spread(tensors, 2), {"lookup.unit": np.array(0.004, np.float32), "other": rows(rng, 9, 64)}]
     tables = {"lookup": [(name, "lookup.unit") for name in tensors]}
-    options = ["--segments", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.unit"]
+    options = ["--join-tensors", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.unit"]
     return Checkpoint("unknown", files, tables, options)
 
 

@@ -173,7 +173,7 @@ FAULTS = [
     Fault(
         "the index has a file elsewhere",
         "deepseek",
-        ['in file "../head.safetensors"', "expected the name of a file beside the index"],
+        ['in file "../head.safetensors"', "expected the name of a file in the index's folder"],
         folder=edit_index(lambda where: where.update({"head.weight": "../head.safetensors"})),
     ),
     Fault("a file is cut short", "deepseek", ["model-00002-of-00003", "expected"], folder=cut),
@@ -342,23 +342,73 @@ FAULTS = [
         keeps_rows=True,
     ),
     Fault(
+        "the first shard is missing and nothing says how many there are",
+        "qwen-bf16",
+        ["has 127 parts, expected 128: tensor", f'"{SHARD}0.weight" is missing'],
+        tensors=drop(f"{SHARD}0.weight"),
+        folder=lambda folder: (folder / "config.json").unlink(),
+    ),
+    Fault(
+        "the config has another number of shards",
+        "qwen-bf16",
+        ["has 128 parts, expected 512 as split_ngram_parts in config.json has it", f'"{SHARD}128.weight" is missing'],
+        folder=lambda folder: (folder / "config.json").write_text('{"split_ngram_parts": 512}'),
+    ),
+    Fault(
+        "a zero point is not zero",
+        "qwen-int8-rows",
+        [f'"{SHARD}9.weight" has zero points "{SHARD}9.weight_zero_point", of which element 2 is 60'],
+        tensors=put(f"{SHARD}9.weight_zero_point", np.array([[0], [0], [60], [0], [0]], np.int8)),
+    ),
+    Fault(
+        "a shard is packed",
+        "qwen-bf16",
+        [f'"{SHARD}9.weight" of type U32 is packed', f'"{SHARD}9.scales" and "{SHARD}9.biases"'],
+        tensors=both(
+            put(f"{SHARD}9.weight", np.ones((5, 20), np.uint32)),
+            put(f"{SHARD}9.scales", np.ones((5, 5), BF16)),
+            put(f"{SHARD}9.biases", np.ones((5, 5), BF16)),
+        ),
+    ),
+    Fault(
+        "the scales of one piece are named for all",
+        "unknown",
+        ['scales "lookup.rows" have shape [30, 1]', "expected those of all 385 rows", "a pattern"],
+        tensors=put("lookup.rows", np.ones((30, 1), np.float32)),
+        arguments=["--join-tensors", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.rows"],
+    ),
+    Fault(
+        "the first piece is missing",
+        "unknown",
+        ['starts at tensor "lookup.piece1.data", expected number 0', '"lookup.piece{1..10}.data"'],
+        tensors=drop("lookup.piece0.data"),
+        arguments=["--join-tensors", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.unit"],
+    ),
+    Fault(
+        "a piece is there twice",
+        "unknown",
+        ['"lookup.piece3.data" and "lookup.piece03.data" with the same number'],
+        tensors=put("lookup.piece03.data", np.ones((33, 64), E4M3)),
+        arguments=["--join-tensors", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.unit"],
+    ),
+    Fault(
         "a piece is missing between others",
         "unknown",
         ['from tensor "lookup.piece4.data" to "lookup.piece6.data"'],
         tensors=drop("lookup.piece5.data"),
-        arguments=["--segments", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.unit"],
+        arguments=["--join-tensors", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.unit"],
     ),
     Fault(
         "no piece is there",
         "unknown",
         ['"lookup.part*.data" matches no tensor'],
-        arguments=["--segments", "lookup=lookup.part*.data", "--scale-tensor", "lookup.unit"],
+        arguments=["--join-tensors", "lookup=lookup.part*.data", "--scale-tensor", "lookup.unit"],
     ),
     Fault(
         "the named scale is not there",
         "unknown",
         ['"lookup.scale" is not in the checkpoint'],
-        arguments=["--segments", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.scale"],
+        arguments=["--join-tensors", "lookup=lookup.piece*.data", "--scale-tensor", "lookup.scale"],
     ),
 ]
 
@@ -386,6 +436,8 @@ def check_checkpoints(condprog):
         files = [dict(tensors) for tensors in bases[fault.base].files]
         fault.tensors(files)
         tensors.write_checkpoint(folder, files)
+        if fault.base.startswith("qwen"):
+            (folder / "config.json").write_text(json.dumps({"split_ngram_parts": 128}))
         fault.folder(folder)
         try:
             compress = ["compress", "faulty", "-o", "faulty.safetensors", "--effort", 0, "--block-rows", 32]

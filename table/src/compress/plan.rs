@@ -300,7 +300,7 @@ impl Plan {
     /// The plan of all tables, or of a part of them.
     pub(super) fn new(whole: Whole, output: &Path, part: Option<&PartOf>) -> Result<Plan, Error> {
         if output.file_name().is_none() {
-            return Err(Error::NotAFile { path: output.into(), kind: NO_NAME });
+            return Err(Error::OutputNotAFile { path: output.into(), kind: NO_NAME });
         }
         let mut cuts = whole.cut()?;
         let text = match part {

@@ -1,18 +1,19 @@
 //! The model families whose hashed n-gram tables are known: which tensors of a checkpoint are their tables, which
 //! rows belong to which order of n-gram, and how large the published tables are.
 //!
-//! All of it is told from names and shapes of tensors, never from a config, and nothing is read. A model that is not
-//! known here has its tables named by hand.
+//! All of it is told from names and shapes of tensors, and nothing is read. Only how many shards Qwen's table has is said
+//! by the model's config, where there is one. A model that is not known here has its tables named by hand.
 //!
 //! | | DeepSeek-V4.1-Flash | Qwen3.8-Flash-Next | LongCat-Flash-Lite |
 //! |---|---|---|---|
 //! | tensors | `layers.L.engram.embed.weight` | `layers.L.ple.ple_embedding.ngram_embedding.shard_S.weight` | `ngram_embeddings.embedders.E.weight`, or `oe_embed_tokensE.weight` |
-//! | a table is | one tensor | shards 0 to 127 of a layer | embedders 0 to 11 |
+//! | a table is | one tensor | shards 0 to 127 of a layer, or as many as its config says, or one tensor | embedders 0 to 11 |
 //! | orders of n-gram | 2, 3, 4 | 2, 3 | 2, 3, 4 |
 //! | heads of each | 8 | 8 | 4 |
 //! | a head is | a run of rows | a run of rows; shards end within heads | a tensor |
 //!
-//! `model.` and `language_model.` may stand before any of the names.
+//! `model.` and `language_model.` may stand before any of the names. The names of Qwen's shards may end at their number;
+//! as one tensor its table is `ngram_embedding.weight`.
 //!
 //! A head hashes into a prime number of rows. The heads of a table of DeepSeek's or Qwen's have consecutive primes, in
 //! order, so that the number of rows alone says where each begins.
@@ -29,6 +30,14 @@ use condprog_core::Rate;
 use names::Place;
 
 use crate::compress::SegmentPlan;
+use crate::quote::{listed, quoted};
+
+/// Tensors of the published table of Qwen's.
+const QWEN_PARTS: u64 = 128;
+/// Tensors of LongCat's.
+const LONGCAT_PARTS: u64 = 12;
+/// Names that a message shows where there is no table.
+const NEAR: usize = 3;
 
 /// A model family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,7 +113,11 @@ impl PublishedTable {
 #[non_exhaustive]
 pub enum FamilyError {
     /// Tensors of two families are there.
-    #[error("tensor {tensor:?} is of {family} but {other_tensor:?} is of {other}, expected tables of one family")]
+    #[error(
+        "tensor {} is of {family} but {} is of {other}, expected tables of one family",
+        quoted(.tensor),
+        quoted(.other_tensor)
+    )]
     TwoFamilies {
         /// A family.
         family: Family,
@@ -116,15 +129,22 @@ pub enum FamilyError {
         other_tensor: String,
     },
     /// No tensor has the name of a table.
-    #[error("no tensor is a table of {family}, expected names such as {expected:?}")]
+    #[error("no tensor is a table of {family}, expected names such as {expected:?}{}", or_near(.near))]
     NoTables {
         /// The family.
         family: Family,
         /// The name of a published tensor.
         expected: String,
+        /// Names that have in them what those of the family's have.
+        near: Vec<String>,
     },
     /// A part of a table is not there.
-    #[error("table {table:?} has {got} parts, expected {expected}: tensor {missing:?} is missing")]
+    #[error(
+        "table {} has {got} parts, expected {expected}{}: tensor {} is missing",
+        quoted(.table),
+        as_told(.told),
+        quoted(.missing)
+    )]
     MissingPart {
         /// The table.
         table: String,
@@ -134,9 +154,11 @@ pub enum FamilyError {
         expected: u64,
         /// The first that is missing.
         missing: String,
+        /// Whether the checkpoint says how many it has.
+        told: bool,
     },
     /// Two tensors are the same part of a table, or the same table.
-    #[error("tensors {first:?} and {second:?} are both {what}, expected one of them")]
+    #[error("tensors {} and {} are both {what}, expected one of them", quoted(.first), quoted(.second))]
     Duplicate {
         /// One of them.
         first: String,
@@ -146,7 +168,12 @@ pub enum FamilyError {
         what: String,
     },
     /// A part has a number past the last.
-    #[error("tensor {tensor:?} is beyond the last part of table {table:?}, expected numbers from 0 to {last}")]
+    #[error(
+        "tensor {} is beyond the last part of table {}, expected numbers from 0 to {last}{}",
+        quoted(.tensor),
+        quoted(.table),
+        as_told(.told)
+    )]
     PastLastPart {
         /// The table.
         table: String,
@@ -154,9 +181,11 @@ pub enum FamilyError {
         tensor: String,
         /// The last number.
         last: u64,
+        /// Whether the checkpoint says how many it has.
+        told: bool,
     },
     /// Another number of parts than the table's is said to have rows.
-    #[error("rows of {got} parts are given for table {table:?}, expected those of {expected}")]
+    #[error("rows of {got} parts are given for table {}, expected those of {expected}", quoted(.table))]
     Parts {
         /// The table.
         table: String,
@@ -166,15 +195,16 @@ pub enum FamilyError {
         expected: usize,
     },
     /// The rows are more than can be counted.
-    #[error("table {table:?} has 2^64 rows or more")]
+    #[error("table {} has 2^64 rows or more", quoted(.table))]
     TooManyRows {
         /// The table.
         table: String,
     },
     /// The rows are not those of heads of the family, or those of more than one choice of heads.
     #[error(
-        "table {table:?} has {rows} rows: {found} runs of {heads} consecutive primes have this sum{}, expected one, so \
-         where its orders begin is not known",
+        "table {} has {rows} rows: {found} runs of {heads} consecutive primes have this sum{}, expected one, so where \
+         its orders begin is not known",
+        quoted(.table),
         or_less(.padding)
     )]
     Heads {
@@ -199,6 +229,14 @@ pub enum FamilyError {
         /// Those it has.
         expected: Vec<u32>,
     },
+}
+
+fn or_near(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; near them are {}", listed(near, "and")) }
+}
+
+fn as_told(told: &bool) -> &'static str {
+    if *told { " as split_ngram_parts in config.json has it" } else { "" }
 }
 
 fn or_less(padding: &u64) -> String {
@@ -263,25 +301,34 @@ impl Family {
     /// parts in row order. Names of other tensors are passed over.
     ///
     /// Parts are put in order by their numbers, whatever order the names come in. `shard_07` and `shard_7` are the
-    /// same part.
+    /// same part. `parts` is how many tensors a table of Qwen's has, as the checkpoint's configuration says it; without
+    /// it, those from number 0 on that are there, none missing between, are all. The other families do not look at it.
     ///
     /// # Errors
     /// [`FamilyError::NoTables`], and [`FamilyError::MissingPart`], [`FamilyError::Duplicate`] or
     /// [`FamilyError::PastLastPart`] for a table that is not whole, naming the tensors.
-    pub fn tables<'a>(self, names: impl Iterator<Item = &'a str>) -> Result<Vec<FamilyTable>, FamilyError> {
+    pub fn tables<'a>(
+        self,
+        names: impl Iterator<Item = &'a str>,
+        parts: Option<u64>,
+    ) -> Result<Vec<FamilyTable>, FamilyError> {
+        let parts = self.parts().or(parts);
         let mut found: BTreeMap<_, Vec<(Place<'a>, &'a str)>> = BTreeMap::new();
+        let mut near = Vec::new();
         for name in names {
             if let Some(place) = Place::parse(name).filter(|place| place.family == self) {
-                found.entry((place.layer, place.stem)).or_default().push((place, name));
+                found.entry((place.layer, place.stem, place.end)).or_default().push((place, name));
+            } else if near.len() < NEAR && self.words().iter().any(|word| name.contains(word)) {
+                near.push(name.to_string());
             }
         }
         let mut tables = Vec::new();
         let mut last: Option<(Option<u64>, &str)> = None;
-        for ((layer, _), mut parts) in found {
-            parts.sort_by_key(|(place, _)| place.index);
-            tables.push(self.join(&parts)?);
+        for ((layer, ..), mut tensors) in found {
+            tensors.sort_by_key(|(place, _)| place.index);
+            tables.push(self.join(&tensors, parts)?);
             // One layer reads one table, so a second one is the first under another name.
-            let first = parts[0].1;
+            let first = tensors[0].1;
             if let Some((_, before)) = last.filter(|(before, _)| *before == layer) {
                 let what =
                     layer.map_or("of the table of the model".into(), |layer| format!("of the table of layer {layer}"));
@@ -291,39 +338,68 @@ impl Family {
         }
         if tables.is_empty() {
             let expected = self.published()[0].table.parts[0].clone();
-            return Err(FamilyError::NoTables { family: self, expected });
+            return Err(FamilyError::NoTables { family: self, expected, near });
         }
         Ok(tables)
     }
 
+    /// The layer that reads a table, by the name of the table or of a part of it; `None` for a table of the whole model,
+    /// and for other names.
+    pub(crate) fn layer(name: &str) -> Option<u64> {
+        Place::parse(name)?.layer
+    }
+
+    /// The table that a tensor is of by its name, and the number of the part that it is, if the table has several.
+    pub(crate) fn place(self, name: &str) -> Option<(String, Option<u64>)> {
+        let place = Place::parse(name).filter(|place| place.family == self)?;
+        Some((place.table(), place.index))
+    }
+
     /// One table from its parts, which are in order of their numbers.
-    fn join(self, parts: &[(Place<'_>, &str)]) -> Result<FamilyTable, FamilyError> {
+    fn join(self, parts: &[(Place<'_>, &str)], expected: Option<u64>) -> Result<FamilyTable, FamilyError> {
         let (some, _) = parts[0];
-        let (table, expected) = (some.table(), self.parts());
+        let (table, told) = (some.table(), self == Family::Qwen38 && expected.is_some());
+        // A table that is one tensor has one part, which has no number.
+        let number = |place: &Place<'_>| place.index.unwrap_or(0);
+        let last = number(&parts[parts.len() - 1].0);
+        let count = if some.index.is_none() { Some(1) } else { expected };
+        let expected = count.unwrap_or(last.saturating_add(1));
         for (&(first, name), &(second, other)) in parts.iter().zip(&parts[1..]) {
-            if first.index == second.index && first.index < expected {
-                let what = format!("part {} of table {table:?}", first.index);
+            if number(&first) == number(&second) && number(&first) < expected {
+                let what = format!("part {} of table {table:?}", number(&first));
                 return Err(FamilyError::Duplicate { first: name.into(), second: other.into(), what });
             }
         }
-        if let Some((_, name)) = parts.iter().find(|(place, _)| place.index >= expected) {
-            return Err(FamilyError::PastLastPart { table, tensor: (*name).into(), last: expected - 1 });
+        let beyond = parts.iter().find(|(place, _)| count.is_some_and(|count| number(place) >= count));
+        if let Some((_, name)) = beyond {
+            let tensor = (*name).into();
+            return Err(FamilyError::PastLastPart { table, tensor, last: expected.saturating_sub(1), told });
         }
         // Numbers rise and are below their count: they are all there, or the first out of place is missing.
         let got = parts.len() as u64;
         if got < expected {
-            let present = (0..).zip(parts).take_while(|(number, (place, _))| *number == place.index).count();
-            return Err(FamilyError::MissingPart { table, got, expected, missing: some.sibling(present as u64) });
+            let present = (0..).zip(parts).take_while(|(place, part)| *place == number(&part.0)).count();
+            let missing = some.sibling(present as u64);
+            return Err(FamilyError::MissingPart { table, got, expected, missing, told });
         }
         Ok(FamilyTable { name: table, parts: parts.iter().map(|(_, name)| (*name).into()).collect() })
     }
 
-    /// Tensors that make one table.
-    const fn parts(self) -> u64 {
+    /// Tensors that make one table; `None` where checkpoints differ.
+    const fn parts(self) -> Option<u64> {
         match self {
-            Family::DeepseekV41 => 1,
-            Family::Qwen38 => 128,
-            Family::LongcatFlash => 12,
+            Family::DeepseekV41 => Some(1),
+            Family::Qwen38 => None,
+            Family::LongcatFlash => Some(LONGCAT_PARTS),
+        }
+    }
+
+    /// What the names of its tables have in them.
+    const fn words(self) -> &'static [&'static str] {
+        match self {
+            Family::DeepseekV41 => &["engram"],
+            Family::Qwen38 => &["ngram_embedding."],
+            Family::LongcatFlash => &["ngram_embeddings.", "oe_embed"],
         }
     }
 
@@ -352,8 +428,8 @@ impl Family {
     /// part.
     ///
     /// DeepSeek's and Qwen's heads are found from the number of rows, as the only run of consecutive primes with that
-    /// sum. Qwen pads its last shard: up to 127 rows at the end belong to no head. With padding, more than one run may
-    /// fit a table that is much smaller than the published one.
+    /// sum. Qwen pads its last shard: of 128 shards, up to 127 rows at the end belong to no head. With padding, more than
+    /// one run may fit a table that is much smaller than the published one.
     ///
     /// # Errors
     /// [`FamilyError::Parts`], [`FamilyError::TooManyRows`], and [`FamilyError::Heads`] when no heads, or more than
@@ -368,8 +444,12 @@ impl Family {
                 return Err(FamilyError::Parts { table: name(), got: part_rows.len(), expected: heads });
             }
             Family::DeepseekV41 | Family::Qwen38 => {
-                // Shards of equal size hold any number of rows with less than one more row each.
-                let padding = self.parts() - 1;
+                // Shards of equal size hold any number of rows with less than one more row each. A table of Qwen's that
+                // is one tensor may have been put together from as many as the published one has.
+                let padding = match (self, table.parts.len() as u64) {
+                    (Family::Qwen38, 1) => QWEN_PARTS - 1,
+                    (_, parts) => parts.saturating_sub(1),
+                };
                 let mut runs = primes::runs(rows, heads, padding);
                 match (runs.pop(), runs.len()) {
                     (Some(run), 0) => run,
@@ -458,15 +538,20 @@ impl Family {
                 let name = "model.language_model.layers.1.ple.ple_embedding.ngram_embedding";
                 let table = FamilyTable {
                     name: format!("{name}.weight"),
-                    parts: numbered(&format!("{name}.shard_"), self.parts()),
+                    parts: numbered(&format!("{name}.shard_"), QWEN_PARTS),
                 };
-                vec![PublishedTable { table, part_rows: vec![2_500_012; 128], dim: 160, row_bytes: 320 }]
+                vec![PublishedTable {
+                    table,
+                    part_rows: vec![2_500_012; QWEN_PARTS as usize],
+                    dim: 160,
+                    row_bytes: 320,
+                }]
             }
             Family::LongcatFlash => {
                 let name = "model.ngram_embeddings.embedders";
                 let table =
-                    FamilyTable { name: format!("{name}.weight"), parts: numbered(&format!("{name}."), self.parts()) };
-                let part_rows = (0..self.parts()).map(|part| 10_223_616 + 2 * part + 1).collect();
+                    FamilyTable { name: format!("{name}.weight"), parts: numbered(&format!("{name}."), LONGCAT_PARTS) };
+                let part_rows = (0..LONGCAT_PARTS).map(|part| 10_223_616 + 2 * part + 1).collect();
                 vec![PublishedTable { table, part_rows, dim: 256, row_bytes: 512 }]
             }
         }

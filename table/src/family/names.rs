@@ -11,11 +11,13 @@ pub(super) struct Place<'a> {
     pub(super) family: Family,
     /// The layer that reads the table; `None` for a table of the whole model.
     pub(super) layer: Option<u64>,
-    /// The name up to the number of the part: what the parts of one table share. The whole name where a table is one
-    /// tensor.
+    /// The name up to the number of the part, and what is behind it: what the parts of one table share. The whole name,
+    /// and nothing, where a table is one tensor.
     pub(super) stem: &'a str,
-    /// The number of the part. Too large a number for this type is past the last part all the same.
-    pub(super) index: u64,
+    pub(super) end: &'a str,
+    /// The number of the part; `None` where a table is one tensor. Too large a number for this type is past the last
+    /// part all the same.
+    pub(super) index: Option<u64>,
 }
 
 impl<'a> Place<'a> {
@@ -26,37 +28,44 @@ impl<'a> Place<'a> {
         while let Some(rest) = WRAPPERS.into_iter().find_map(|wrapper| inner.strip_prefix(wrapper)) {
             inner = rest;
         }
-        let part = |family, layer, rest: &'a str| {
+        let whole = |family, layer| Place { family, layer, stem: name, end: "", index: None };
+        let part = |family, layer, rest: &'a str, ends: &[&str]| {
             let (index, end) = number(rest)?;
-            (end == ".weight").then(|| Place { family, layer, stem: &name[..name.len() - rest.len()], index })
+            let stem = &name[..name.len() - rest.len()];
+            ends.contains(&end).then_some(Place { family, layer, stem, end, index: Some(index) })
         };
         if let Some(rest) = inner.strip_prefix("layers.") {
             let (layer, rest) = number(rest)?;
             if rest == ".engram.embed.weight" {
-                return Some(Place { family: Family::DeepseekV41, layer: Some(layer), stem: name, index: 0 });
+                return Some(whole(Family::DeepseekV41, Some(layer)));
             }
-            return part(Family::Qwen38, Some(layer), rest.strip_prefix(QWEN_SHARD)?);
+            let rest = rest.strip_prefix(QWEN_TABLE)?;
+            if rest == ".weight" {
+                return Some(whole(Family::Qwen38, Some(layer)));
+            }
+            return part(Family::Qwen38, Some(layer), rest.strip_prefix(".shard_")?, &[".weight", ""]);
         }
         let rest = LONGCAT_PARTS.into_iter().find_map(|start| inner.strip_prefix(start))?;
-        part(Family::LongcatFlash, None, rest)
+        part(Family::LongcatFlash, None, rest, &[".weight"])
     }
 
     /// The name of another part of the same table.
     pub(super) fn sibling(&self, index: u64) -> String {
-        format!("{}{index}.weight", self.stem)
+        format!("{}{index}{}", self.stem, self.end)
     }
 
     /// The name of the whole table: that of a part without its number.
     pub(super) fn table(&self) -> String {
-        if self.family == Family::DeepseekV41 {
+        if self.index.is_none() {
             return self.stem.into();
         }
-        format!("{}.weight", self.stem.trim_end_matches(".shard_").trim_end_matches('.'))
+        format!("{}{}", self.stem.trim_end_matches(".shard_").trim_end_matches('.'), self.end)
     }
 }
 
-/// After the number of the layer.
-const QWEN_SHARD: &str = ".ple.ple_embedding.ngram_embedding.shard_";
+/// After the number of the layer. Its shards are parameters of their own or modules with a weight, as the program had it
+/// that saved them; some save the table whole.
+const QWEN_TABLE: &str = ".ple.ple_embedding.ngram_embedding";
 /// The second is how the `-Sparse` checkpoints have it.
 const LONGCAT_PARTS: [&str; 2] = ["ngram_embeddings.embedders.", "oe_embed_tokens"];
 
@@ -76,14 +85,23 @@ mod tests {
 
     #[test]
     fn names_of_tables_are_taken_apart() {
-        let place = |family, layer, stem, index| Place { family, layer, stem, index };
+        let whole = |family, layer, stem| Place { family, layer, stem, end: "", index: None };
+        let place = |family, layer, stem, index| Place { family, layer, stem, end: ".weight", index: Some(index) };
+        let fused = "model.layers.1.ple.ple_embedding.ngram_embedding.weight";
+        let bare = "model.layers.1.ple.ple_embedding.ngram_embedding.shard_7";
         let engram = "layers.14.engram.embed.weight";
         let wrapped = "model.layers.14.engram.embed.weight";
         let qwen = "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_127.weight";
         let short = "layers.01.ple.ple_embedding.ngram_embedding.shard_07.weight";
         let cases = [
-            (engram, place(Family::DeepseekV41, Some(14), engram, 0), engram),
-            (wrapped, place(Family::DeepseekV41, Some(14), wrapped, 0), wrapped),
+            (engram, whole(Family::DeepseekV41, Some(14), engram), engram),
+            (wrapped, whole(Family::DeepseekV41, Some(14), wrapped), wrapped),
+            (fused, whole(Family::Qwen38, Some(1), fused), fused),
+            (
+                bare,
+                Place { end: "", ..place(Family::Qwen38, Some(1), bare.strip_suffix('7').unwrap(), 7) },
+                "model.layers.1.ple.ple_embedding.ngram_embedding",
+            ),
             (
                 qwen,
                 place(Family::Qwen38, Some(1), qwen.strip_suffix("127.weight").unwrap(), 127),
@@ -114,8 +132,8 @@ mod tests {
             let got = Place::parse(name);
             assert_eq!(got, Some(place), "{name}");
             assert_eq!(place.table(), table);
-            if place.family != Family::DeepseekV41 {
-                assert_eq!(Place::parse(&place.sibling(5)), Some(Place { index: 5, ..place }));
+            if place.index.is_some() {
+                assert_eq!(Place::parse(&place.sibling(5)), Some(Place { index: Some(5), ..place }));
             }
         }
     }
@@ -138,11 +156,13 @@ mod tests {
             "layers.1.engram.proj.weight",
             "draft.model.layers.1.engram.embed.weight",
             "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.weight_scale",
-            "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.weight",
+            "model.language_model.layers.1.ple.ple_embedding.ngram_embedding",
+            "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_",
+            "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_0_scale",
             "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_.weight",
             "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight_scale",
             "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_0x.weight",
-            "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_0",
+            "model.ngram_embeddings.embedders.1",
             "model.ngram_embeddings.embedders.weight",
             "model.ngram_embeddings.embedders.1.bias",
             "model.ngram_embeddings.post_projs.1.weight",

@@ -25,7 +25,7 @@ fn published_tables_are_those_known() {
         all.reverse();
         assert_eq!(Family::detect(all.iter().copied()), Ok(Some(family)));
         let tables: Vec<_> = published.iter().map(|table| table.table.clone()).collect();
-        assert_eq!(family.tables(all.into_iter()), Ok(tables));
+        assert_eq!(family.tables(all.into_iter(), None), Ok(tables));
         assert_eq!(family.name().parse(), Ok(family));
     }
     assert_eq!(Family::ALL.map(Family::rows_per_token), [24, 16, 12]);
@@ -46,20 +46,24 @@ fn families_are_not_guessed() {
         "tensor \"model.oe_embed_tokens0.weight\" is of longcat-flash but \"layers.1.engram.embed.weight\" is of \
          deepseek-v4.1, expected tables of one family"
     );
-    for (family, expected) in Family::ALL.into_iter().zip([
-        "layers.1.engram.embed.weight",
-        "model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight",
-        "model.ngram_embeddings.embedders.0.weight",
+    let near = "; near them are \"draft.layers.1.engram.embed.weight\" and \"layers.1.engram.embed.scale\"";
+    for (family, (expected, near)) in Family::ALL.into_iter().zip([
+        ("layers.1.engram.embed.weight", near),
+        ("model.language_model.layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight", ""),
+        ("model.ngram_embeddings.embedders.0.weight", ""),
     ]) {
-        let error = family.tables(others.into_iter()).unwrap_err();
-        assert_eq!(error.to_string(), format!("no tensor is a table of {family}, expected names such as {expected:?}"));
+        let error = family.tables(others.into_iter(), None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("no tensor is a table of {family}, expected names such as {expected:?}{near}")
+        );
     }
 }
 
 #[test]
 fn layers_are_in_order_of_their_numbers() {
     let names = ["model.layers.14.engram.embed.weight", "model.layers.2.engram.embed.weight"];
-    let tables = Family::DeepseekV41.tables(names.into_iter()).unwrap();
+    let tables = Family::DeepseekV41.tables(names.into_iter(), None).unwrap();
     assert_eq!(tables.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), [names[1], names[0]]);
     assert_eq!(tables[0].parts, [names[1]]);
 }
@@ -69,18 +73,18 @@ fn one_layer_has_one_table() {
     let (plain, wrapped) = ("layers.1.engram.embed.weight", "model.layers.1.engram.embed.weight");
     let says = "are both of the table of layer 1, expected one of them";
     for names in [[plain, wrapped], [plain, "layers.01.engram.embed.weight"]] {
-        let error = Family::DeepseekV41.tables(names.into_iter()).unwrap_err().to_string();
+        let error = Family::DeepseekV41.tables(names.into_iter(), None).unwrap_err().to_string();
         assert!(error.contains(says) && names.iter().all(|name| error.contains(name)), "{error}");
     }
-    let error = Family::DeepseekV41.tables([plain, plain].into_iter()).unwrap_err();
+    let error = Family::DeepseekV41.tables([plain, plain].into_iter(), None).unwrap_err();
     assert!(matches!(error, FamilyError::Duplicate { .. }), "{error}");
     let sparse: Vec<_> = (0..12).map(|part| format!("model.oe_embed_tokens{part}.weight")).collect();
     let table = only(Family::LongcatFlash);
     let both = names(&table).chain(sparse.iter().map(String::as_str));
-    let error = Family::LongcatFlash.tables(both).unwrap_err().to_string();
+    let error = Family::LongcatFlash.tables(both, None).unwrap_err().to_string();
     assert!(error.contains("are both of the table of the model"), "{error}");
     assert_eq!(
-        Family::LongcatFlash.tables(sparse.iter().map(String::as_str)),
+        Family::LongcatFlash.tables(sparse.iter().map(String::as_str), None),
         Ok(vec![FamilyTable { name: "model.oe_embed_tokens.weight".into(), parts: sparse.clone() }])
     );
 }
@@ -88,17 +92,23 @@ fn one_layer_has_one_table() {
 #[test]
 fn tables_that_are_not_whole_are_refused() {
     for (family, missing) in [(Family::Qwen38, 7), (Family::Qwen38, 127), (Family::LongcatFlash, 0)] {
-        let (table, parts) = (only(family), family.parts());
+        let table = only(family);
+        let parts = table.parts.len() as u64;
+        let told = if family == Family::Qwen38 { " as split_ngram_parts in config.json has it" } else { "" };
         let gone = &table.parts[missing];
-        let error = family.tables(names(&table).filter(|name| name != gone)).unwrap_err();
+        let error = family.tables(names(&table).filter(|name| name != gone), Some(128)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("table {:?} has {} parts, expected {parts}: tensor {gone:?} is missing", table.name, parts - 1)
+            format!(
+                "table {:?} has {} parts, expected {parts}{told}: tensor {gone:?} is missing",
+                table.name,
+                parts - 1
+            )
         );
         // The same number in another spelling: alone it stands for the part, beside it it is one too many.
         let number = gone.rfind(missing.to_string().as_str()).unwrap();
         let spelled = format!("{}0{}", &gone[..number], &gone[number..]);
-        let with = |names: Vec<&str>| family.tables(names.into_iter().chain([spelled.as_str()]));
+        let with = |names: Vec<&str>| family.tables(names.into_iter().chain([spelled.as_str()]), Some(128));
         let tables = with(names(&table).filter(|name| name != gone).collect()).unwrap();
         assert_eq!(tables[0].parts[missing], spelled);
         let error = with(names(&table).collect()).unwrap_err().to_string();
@@ -107,11 +117,11 @@ fn tables_that_are_not_whole_are_refused() {
         // One past the end, and one that no integer holds.
         for past in [parts.to_string(), "99999999999999999999999".into()] {
             let past = format!("{}{past}.weight", &gone[..number]);
-            let error = family.tables(names(&table).chain([past.as_str(), &past])).unwrap_err();
+            let error = family.tables(names(&table).chain([past.as_str(), &past]), Some(128)).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "tensor {past:?} is beyond the last part of table {:?}, expected numbers from 0 to {}",
+                    "tensor {past:?} is beyond the last part of table {:?}, expected numbers from 0 to {}{told}",
                     table.name,
                     parts - 1
                 )
@@ -121,7 +131,56 @@ fn tables_that_are_not_whole_are_refused() {
     // Some are missing and one is spelled twice: the count alone would be right.
     let table = only(Family::LongcatFlash);
     let twice = names(&table).skip(1).chain(["model.ngram_embeddings.embedders.011.weight"]);
-    assert!(matches!(Family::LongcatFlash.tables(twice), Err(FamilyError::Duplicate { .. })));
+    assert!(matches!(Family::LongcatFlash.tables(twice, None), Err(FamilyError::Duplicate { .. })));
+}
+
+#[test]
+fn qwen_has_as_many_shards_as_its_config_says_or_a_run_of_them() {
+    let base = "model.layers.1.ple.ple_embedding.ngram_embedding";
+    let shards = |numbers: &mut dyn Iterator<Item = u64>, end: &str| -> Vec<String> {
+        numbers.map(|number| format!("{base}.shard_{number}{end}")).collect()
+    };
+    let tables = |names: &[String], parts| Family::Qwen38.tables(names.iter().map(String::as_str), parts);
+    for end in [".weight", ""] {
+        for count in [1, 2, 8, 128, 512] {
+            let names = shards(&mut (0..count), end);
+            let table = FamilyTable { name: format!("{base}{end}"), parts: names.clone() };
+            for parts in [Some(count), None] {
+                assert_eq!(tables(&names, parts), Ok(vec![table.clone()]));
+            }
+            let error = tables(&names, Some(count + 1)).unwrap_err();
+            let says = format!("expected {} as split_ngram_parts in config.json has it", count + 1);
+            assert!(matches!(error, FamilyError::MissingPart { .. }) && error.to_string().contains(&says), "{error}");
+            assert!(matches!(tables(&names, Some(count - 1)), Err(FamilyError::PastLastPart { .. })));
+        }
+        // Whatever shifts the ids: a gap, a first number other than 0, a number twice.
+        for (numbers, missing) in [(vec![0, 1, 3], 2), (vec![1, 2, 3], 0), (vec![u64::MAX], 0)] {
+            let error = tables(&shards(&mut numbers.into_iter(), end), None).unwrap_err();
+            let says = format!("tensor {:?} is missing", format!("{base}.shard_{missing}{end}"));
+            assert!(error.to_string().ends_with(&says), "{error}");
+        }
+        let twice = [shards(&mut (0..2), end), vec![format!("{base}.shard_00{end}")]].concat();
+        assert!(matches!(tables(&twice, None), Err(FamilyError::Duplicate { .. })));
+    }
+    // Put together in one tensor, whatever the config says.
+    let fused = vec![format!("{base}.weight")];
+    let table = FamilyTable { name: fused[0].clone(), parts: fused.clone() };
+    assert_eq!(tables(&fused, None), Ok(vec![table.clone()]));
+    assert_eq!(tables(&fused, Some(128)), Ok(vec![table.clone()]));
+    // One layer has one of these.
+    for other in [fused, shards(&mut (0..2), "")] {
+        let both = [shards(&mut (0..2), ".weight"), other].concat();
+        assert!(matches!(tables(&both, None), Err(FamilyError::Duplicate { .. })));
+    }
+    // The rows at the end that belong to no head are fewer than the shards.
+    let sizes = primes_from(1_000_003, 16);
+    let heads: u64 = sizes.iter().sum();
+    for (parts, rows) in [(8, heads.next_multiple_of(8)), (1, heads + 90)] {
+        let names = if parts == 1 { table.parts.clone() } else { shards(&mut (0..parts), "") };
+        let table = tables(&names, None).unwrap().remove(0);
+        let orders = Family::Qwen38.orders(&table, &vec![rows / parts; parts as usize]).unwrap();
+        assert_eq!((orders[0].rows.end, orders[1].rows.end), (sizes[..8].iter().sum(), rows));
+    }
 }
 
 #[test]
@@ -264,6 +323,6 @@ proptest! {
     fn parts_are_in_order_however_they_come(shift in 0..128usize, stride in prop::sample::select(vec![1usize, 3, 37, 127])) {
         let table = only(Family::Qwen38);
         let names = (0..128).map(|i| table.parts[(i * stride + shift) % 128].as_str());
-        prop_assert_eq!(Family::Qwen38.tables(names), Ok(vec![table.clone()]));
+        prop_assert_eq!(Family::Qwen38.tables(names, Some(128)), Ok(vec![table.clone()]));
     }
 }

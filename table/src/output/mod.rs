@@ -16,6 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext};
+use crate::input::kind;
 
 mod new_file;
 mod partial;
@@ -23,7 +24,7 @@ mod space;
 mod temporary;
 
 pub use new_file::NewFile;
-pub(crate) use partial::{Earlier, Partial, create, is_at, lock, open_own, partial_path, peek_partial};
+pub(crate) use partial::{Earlier, PARTIAL_SUFFIX, Partial, create, is_at, lock, open_own, partial_path, peek_partial};
 pub(crate) use space::{free_bytes, refuse_full};
 pub(crate) use temporary::{Temporary, sweep};
 
@@ -42,42 +43,19 @@ pub(crate) enum There {
 pub(crate) fn look(path: &Path) -> Result<There, Error> {
     match fs::symlink_metadata(path) {
         Ok(about) if about.is_file() => Ok(There::File(about)),
-        Ok(about) => Ok(There::Other(kind(&about))),
+        Ok(about) => Ok(There::Other(kind(about.file_type()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(There::Nothing),
         Err(error) => Err(error).context("look for", path),
-    }
-}
-
-/// What something is that is no regular file.
-fn kind(about: &Metadata) -> &'static str {
-    let kind = about.file_type();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt as _;
-        if kind.is_fifo() {
-            return "a FIFO";
-        }
-        if kind.is_socket() {
-            return "a socket";
-        }
-        if kind.is_block_device() || kind.is_char_device() {
-            return "a device";
-        }
-    }
-    match (kind.is_dir(), kind.is_symlink()) {
-        (true, _) => "a folder",
-        (_, true) => "a symbolic link",
-        _ => "not a file",
     }
 }
 
 /// Refuses to overwrite what nobody asked to overwrite, and, forced or not, what is no regular file.
 pub(crate) fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
     if output.file_name().is_none() {
-        return Err(Error::NotAFile { path: output.into(), kind: NO_NAME });
+        return Err(Error::OutputNotAFile { path: output.into(), kind: NO_NAME });
     }
     match look(output)? {
-        There::Other(kind) => Err(Error::NotAFile { path: output.into(), kind }),
+        There::Other(kind) => Err(Error::OutputNotAFile { path: output.into(), kind }),
         There::File(_) if !force => Err(Error::OutputExists { path: output.into() }),
         _ => Ok(()),
     }

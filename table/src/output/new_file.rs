@@ -19,7 +19,7 @@ impl NewFile {
     /// without force, whatever is there.
     ///
     /// # Errors
-    /// [`Error::SameFile`], [`Error::NotAFile`], [`Error::OutputExists`], [`Error::Io`].
+    /// [`Error::SameFile`], [`Error::OutputNotAFile`], [`Error::OutputExists`], [`Error::Io`].
     pub fn check<'a>(
         output: impl AsRef<Path>,
         inputs: impl IntoIterator<Item = &'a Path>,

@@ -15,7 +15,7 @@ use crate::format::KEY_RUN;
 use crate::header::{LENGTH_BYTES, METADATA_KEY};
 
 /// What the name of an unfinished table file has at its end.
-const PARTIAL_SUFFIX: &str = ".condprog-partial";
+pub(crate) const PARTIAL_SUFFIX: &str = ".condprog-partial";
 /// Digits of a run's identity.
 const RUN_DIGITS: usize = 16;
 /// What stands where an unfinished table file would.

@@ -40,7 +40,7 @@ impl Temporary {
     /// Creates a temporary for an output, locked against those who tidy up.
     ///
     /// # Errors
-    /// [`Error::OutputExists`], [`Error::NotAFile`], [`Error::Io`].
+    /// [`Error::OutputExists`], [`Error::OutputNotAFile`], [`Error::Io`].
     pub(crate) fn create(output: &Path, force: bool) -> Result<Temporary, Error> {
         refuse_existing(output, force)?;
         for path in paths(output) {

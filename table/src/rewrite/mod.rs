@@ -237,7 +237,7 @@ impl Rewrite {
     /// [`Error::Rewrite`], [`Error::Index`], [`Error::Header`] or [`Error::Io`] for a checkpoint that is not whole or an
     /// output that cannot be; [`Error::OutputExists`] when a file of the output is there already, unless `force` is set;
     /// then it is removed; [`Error::OtherRun`] when another run was cut short there, unless `force` is set;
-    /// [`Error::NotAFile`] when something else than a file is in the way; [`Error::Busy`].
+    /// [`Error::OutputNotAFile`] when something else than a file is in the way; [`Error::Busy`].
     pub fn begin(
         input: impl AsRef<Path>,
         output: impl AsRef<Path>,

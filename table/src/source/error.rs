@@ -4,19 +4,22 @@ use std::path::PathBuf;
 
 use super::FORMATS;
 use crate::fp8;
+use crate::quote::{cut, listed, quoted, sizes, word};
 
 /// Why a tensor is no table that can be compressed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// No tensor has this name.
-    #[error("tensor {tensor:?} is not in the checkpoint")]
+    #[error("tensor {} is not in the checkpoint{}", quoted(.tensor), or_near(.near))]
     Missing {
         /// Name.
         tensor: String,
+        /// Names that may have been meant.
+        near: Vec<String>,
     },
     /// The index lists the tensor in a file that is not there.
-    #[error("tensor {tensor:?} is listed in {}, which is not there: a shard is missing", .file.display())]
+    #[error("tensor {} is listed in {}, which is not there: a shard is missing", quoted(.tensor), .file.display())]
     MissingFile {
         /// Name.
         tensor: String,
@@ -24,7 +27,12 @@ pub enum SourceError {
         file: PathBuf,
     },
     /// A tensor is in two files.
-    #[error("tensor {tensor:?} is in {} and in {}, expected one of them", .files[0].display(), .files[1].display())]
+    #[error(
+        "tensor {} is in {} and in {}, expected one of them",
+        quoted(.tensor),
+        .files[0].display(),
+        .files[1].display()
+    )]
     TwoFiles {
         /// Name.
         tensor: String,
@@ -32,7 +40,11 @@ pub enum SourceError {
         files: [PathBuf; 2],
     },
     /// The tensor is not a matrix.
-    #[error("tensor {tensor:?} has shape {shape:?}, expected two dimensions: rows and values per row")]
+    #[error(
+        "tensor {} has shape {}, expected two dimensions: rows and values per row",
+        quoted(.tensor),
+        sizes(.shape)
+    )]
     Rank {
         /// Name.
         tensor: String,
@@ -40,7 +52,7 @@ pub enum SourceError {
         shape: Vec<u64>,
     },
     /// A format that is not read.
-    #[error("tensor {tensor:?} has type {got}, expected {FORMATS}")]
+    #[error("tensor {} has type {}, expected {FORMATS}", quoted(.tensor), word(.got))]
     Dtype {
         /// Name.
         tensor: String,
@@ -48,7 +60,11 @@ pub enum SourceError {
         got: String,
     },
     /// The table is empty.
-    #[error("tensor {tensor:?} has shape {shape:?}, expected at least one row of at least one value")]
+    #[error(
+        "tensor {} has shape {}, expected at least one row of at least one value",
+        quoted(.tensor),
+        sizes(.shape)
+    )]
     Empty {
         /// Name.
         tensor: String,
@@ -57,7 +73,8 @@ pub enum SourceError {
     },
     /// An FP8 table's rows cannot be cut into groups.
     #[error(
-        "tensor {tensor:?} of type F8_E4M3 has scales for groups and rows of {dim} values, expected a multiple of {}",
+        "tensor {} of type F8_E4M3 has scales for groups and rows of {dim} values, expected a multiple of {}",
+        quoted(.tensor),
         fp8::GROUP
     )]
     Group {
@@ -67,7 +84,11 @@ pub enum SourceError {
         dim: u64,
     },
     /// A table that needs scales has none.
-    #[error("tensor {tensor:?} of type {dtype} has no scales: expected a tensor {} of type and shape {expected}", or(.names))]
+    #[error(
+        "tensor {} of type {dtype} has no scales: expected a tensor {} of type and shape {expected}",
+        quoted(.tensor),
+        or(.names)
+    )]
     MissingScale {
         /// Name.
         tensor: String,
@@ -79,7 +100,13 @@ pub enum SourceError {
         expected: String,
     },
     /// A table's scales have another type or shape than any that are known.
-    #[error("scales {scale:?} of tensor {tensor:?} have type {dtype} and shape {shape:?}, expected {expected}")]
+    #[error(
+        "scales {} of tensor {} have type {} and shape {}, expected {expected}",
+        quoted(.scale),
+        quoted(.tensor),
+        word(.dtype),
+        sizes(.shape)
+    )]
     Scale {
         /// Name.
         tensor: String,
@@ -93,7 +120,12 @@ pub enum SourceError {
         expected: String,
     },
     /// A table has two tensors of scales.
-    #[error("tensor {tensor:?} has scales {:?} and {:?}, expected one of them", .scales[0], .scales[1])]
+    #[error(
+        "tensor {} has scales {} and {}, expected one of them, or one beside a placeholder of 1",
+        quoted(.tensor),
+        quoted(&.scales[0]),
+        quoted(&.scales[1])
+    )]
     TwoScales {
         /// Name.
         tensor: String,
@@ -101,7 +133,7 @@ pub enum SourceError {
         scales: [String; 2],
     },
     /// The one scale of a table is no scale.
-    #[error("scale {scale:?} of tensor {tensor:?} is {value}, expected a positive number")]
+    #[error("scale {} of tensor {} is {value}, expected a positive number", quoted(.scale), quoted(.tensor))]
     ScaleValue {
         /// Name.
         tensor: String,
@@ -112,7 +144,10 @@ pub enum SourceError {
     },
     /// A model's table has scales of another kind than that model's.
     #[error(
-        "scales {scale:?} of tensor {tensor:?} have shape {shape:?}, expected one scale for 32 columns of a row: they look like placeholders"
+        "scales {} of tensor {} have shape {}, expected one scale for 32 columns of a row: they look like placeholders",
+        quoted(.scale),
+        quoted(.tensor),
+        sizes(.shape)
     )]
     ScaleKind {
         /// Name.
@@ -122,8 +157,155 @@ pub enum SourceError {
         /// Got.
         shape: Vec<u64>,
     },
+    /// The scales that are named for a table of several tensors are not those of all its rows.
+    #[error(
+        "scales {} have shape {}, expected those of all {rows} rows that table {} has in {parts} tensors, one number for \
+         all, or a pattern that matches the scales of each tensor",
+        quoted(.scale),
+        sizes(.shape),
+        quoted(.table)
+    )]
+    JoinedScale {
+        /// The table.
+        table: String,
+        /// Its tensors.
+        parts: usize,
+        /// Its rows.
+        rows: u64,
+        /// Name of the scales.
+        scale: String,
+        /// Got.
+        shape: Vec<u64>,
+    },
+    /// A pattern does not match as many scales as the table has tensors.
+    #[error(
+        "pattern {} matches {got} tensors, expected the scales of each of the {expected} tensors of table {}",
+        quoted(.pattern),
+        quoted(.table)
+    )]
+    ScaleCount {
+        /// The table.
+        table: String,
+        /// The pattern.
+        pattern: String,
+        /// Got.
+        got: usize,
+        /// Expected.
+        expected: usize,
+    },
+    /// Scales that a pattern matches have other numbers than the tensors.
+    #[error(
+        "scales {} would be those of tensor {}, which has another number: expected one run of numbers for both",
+        quoted(.scale),
+        quoted(.tensor)
+    )]
+    ScaleNumber {
+        /// Name of the tensor.
+        tensor: String,
+        /// Name of the scales.
+        scale: String,
+    },
+    /// The scales of the rows of one tensor would be used for another as well.
+    #[error(
+        "scales {} would be those of the rows of tensor {} and of tensor {}, expected one number, or scales of each",
+        quoted(.scale),
+        quoted(&.tensors[0]),
+        quoted(&.tensors[1])
+    )]
+    SharedScale {
+        /// Name of the scales.
+        scale: String,
+        /// The tensors.
+        tensors: [String; 2],
+    },
+    /// A tensor is quantised in a form that is not read.
+    #[error(
+        "tensor {} of type {} is packed or quantised in a form that is not read{}: compress the checkpoint that it was \
+         quantised from",
+        quoted(.tensor),
+        word(.dtype),
+        and_with(.with)
+    )]
+    Packed {
+        /// Name.
+        tensor: String,
+        /// Its type.
+        dtype: String,
+        /// Names of what it has beside it.
+        with: Vec<String>,
+    },
+    /// The values of a tensor are more than elements times scales.
+    #[error(
+        "tensor {} has {what} {}, of which element {index} is {value}, expected {expected} only: nothing but scales is \
+         applied, so compress the checkpoint that it was quantised from",
+        quoted(.tensor),
+        quoted(.companion)
+    )]
+    NotNeutral {
+        /// Name.
+        tensor: String,
+        /// Name of what is not applied.
+        companion: String,
+        /// What it is.
+        what: &'static str,
+        /// The first element that would change something.
+        index: u64,
+        /// What it is.
+        value: f64,
+        /// What would change nothing.
+        expected: &'static str,
+    },
+    /// The zero points or factors of a tensor cannot be read.
+    #[error("tensor {} has type {}, which is not one that zero points and factors are read from", quoted(.tensor), word(.got))]
+    CompanionDtype {
+        /// Name of the zero points.
+        tensor: String,
+        /// Got.
+        got: String,
+    },
+    /// A tensor belongs to another.
+    #[error("tensor {} holds {what}{}, expected a table", quoted(.tensor), of(.owner))]
+    Companion {
+        /// Name.
+        tensor: String,
+        /// What it holds.
+        what: &'static str,
+        /// The tensor that it belongs to, if that is there.
+        owner: Option<String>,
+    },
+    /// The checkpoint is a table file, or has one where a tensor should be.
+    #[error("{} is a table file of condprog, compressed already; expected the checkpoint that it was made from", .file.display())]
+    TableFile {
+        /// The file.
+        file: PathBuf,
+    },
+    /// One of several paths is no single file.
+    #[error("expected a safetensors file: of several paths each is one, and a folder or an index goes alone")]
+    NotOneFile,
+    /// A file is given twice.
+    #[error("it is the same file as {}, expected each once", .other.display())]
+    FileTwice {
+        /// How it was called before.
+        other: PathBuf,
+    },
+    /// A configuration that is needed cannot be read.
+    #[error("{what}")]
+    Config {
+        /// What is wrong.
+        what: String,
+    },
+    /// A number of parts is not known, and not all names can be known either.
+    #[error(
+        "it is one file of several by its name, and nothing says how many tensors table {} has: expected the folder or \
+         the index of the checkpoint, or its config.json beside it",
+        quoted(.table)
+    )]
+    OneOfSeveral {
+        /// The table.
+        table: String,
+    },
     /// A table of several tensors lists one twice.
-    #[error("table {table:?} has tensor {tensor:?} twice, expected once")]
+    #[error("table {} has tensor {} twice, expected once", quoted(.table), quoted(.tensor))]
     PartTwice {
         /// The table.
         table: String,
@@ -131,7 +313,12 @@ pub enum SourceError {
         tensor: String,
     },
     /// A tensor of a row of tensors is missing.
-    #[error("table {table:?} goes from tensor {before:?} to {after:?}: those between are missing")]
+    #[error(
+        "table {} goes from tensor {} to {}: those between are missing",
+        quoted(.table),
+        quoted(.before),
+        quoted(.after)
+    )]
     PartGap {
         /// The table.
         table: String,
@@ -140,8 +327,42 @@ pub enum SourceError {
         /// Name of the first one after it.
         after: String,
     },
+    /// Two tensors of a table have the same number.
+    #[error(
+        "table {} has tensors {} and {} with the same number, expected one of them",
+        quoted(.table),
+        quoted(&.tensors[0]),
+        quoted(&.tensors[1])
+    )]
+    PartSame {
+        /// The table.
+        table: String,
+        /// The tensors.
+        tensors: [String; 2],
+    },
+    /// The first tensor of a table does not have number 0.
+    #[error(
+        "table {} starts at tensor {}, expected number 0: without it every id names another row; where this is the \
+         first, a pattern that lists the numbers says so: {}",
+        quoted(.table),
+        quoted(.first),
+        quoted(.pattern)
+    )]
+    PartFirst {
+        /// The table.
+        table: String,
+        /// Name of its first tensor.
+        first: String,
+        /// The pattern.
+        pattern: String,
+    },
     /// The tensors of a table do not agree.
-    #[error("table {table:?}: tensor {:?} has {what} {got}, expected {expected} as tensor {:?}", .tensors[1], .tensors[0])]
+    #[error(
+        "table {}: tensor {} has {what} {got}, expected {expected} as tensor {}",
+        quoted(.table),
+        quoted(&.tensors[1]),
+        quoted(&.tensors[0])
+    )]
     PartDiffers {
         /// The table.
         table: String,
@@ -155,13 +376,13 @@ pub enum SourceError {
         expected: String,
     },
     /// More rows than an id can name.
-    #[error("table {table:?} has 2^63 rows or more, expected fewer")]
+    #[error("table {} has 2^63 rows or more, expected fewer", quoted(.table))]
     TooManyRows {
         /// The table.
         table: String,
     },
     /// A pattern is malformed.
-    #[error("pattern {pattern:?} is malformed: {source}")]
+    #[error("pattern {} is malformed: {}", quoted(.pattern), cut(.source))]
     Pattern {
         /// The pattern.
         pattern: String,
@@ -169,18 +390,45 @@ pub enum SourceError {
         source: glob::PatternError,
     },
     /// A pattern selects nothing.
-    #[error("pattern {pattern:?} matches no tensor in the checkpoint")]
+    #[error("pattern {} matches no tensor in the checkpoint{}", quoted(.pattern), or_near(.near))]
     NoMatch {
         /// The pattern.
         pattern: String,
+        /// Names that may have been meant.
+        near: Vec<String>,
     },
     /// The checkpoint has no table.
-    #[error("checkpoint has no two-dimensional tensor of type {FORMATS}")]
-    NoTables,
+    #[error("checkpoint has no two-dimensional tensor of type {FORMATS}{}", or_have(.have, .count))]
+    NoTables {
+        /// Some of its tensors, with type and shape, the largest first.
+        have: Vec<String>,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+fn or_near(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("; near it are {}", listed(near, "and")) }
+}
+
+fn or_have(have: &[String], count: &usize) -> String {
+    match have.len() {
+        0 => String::new(),
+        shown if shown == *count => format!("; it has {}", have.join(", ")),
+        _ => format!("; the largest of its {count} are {}", have.join(", ")),
+    }
+}
+
+fn and_with(with: &[String]) -> String {
+    if with.is_empty() { String::new() } else { format!(" (with {})", listed(with, "and")) }
+}
+
+fn of(owner: &Option<String>) -> String {
+    owner.as_ref().map_or_else(String::new, |owner| format!(" of {}", quoted(owner)))
 }
 
 fn or(names: &[String]) -> String {
-    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(" or ")
+    names.iter().map(|name| quoted(name).to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 impl SourceError {
@@ -199,13 +447,28 @@ impl SourceError {
             SourceError::TwoScales { .. } => "source-two-scales",
             SourceError::ScaleValue { .. } => "source-scale-value",
             SourceError::ScaleKind { .. } => "source-scale-kind",
+            SourceError::JoinedScale { .. } => "source-joined-scale",
+            SourceError::ScaleCount { .. } => "source-scale-count",
+            SourceError::ScaleNumber { .. } => "source-scale-number",
+            SourceError::SharedScale { .. } => "source-shared-scale",
+            SourceError::Packed { .. } => "source-packed",
+            SourceError::NotNeutral { .. } => "source-zero-point",
+            SourceError::CompanionDtype { .. } => "source-companion-dtype",
+            SourceError::Companion { .. } => "source-companion",
+            SourceError::TableFile { .. } => "source-table-file",
+            SourceError::NotOneFile => "source-not-one-file",
+            SourceError::FileTwice { .. } => "source-file-twice",
+            SourceError::Config { .. } => "source-config",
+            SourceError::OneOfSeveral { .. } => "source-one-of-several",
             SourceError::PartTwice { .. } => "source-part-twice",
+            SourceError::PartSame { .. } => "source-part-same",
+            SourceError::PartFirst { .. } => "source-part-first",
             SourceError::PartGap { .. } => "source-part-gap",
             SourceError::PartDiffers { .. } => "source-part-differs",
             SourceError::TooManyRows { .. } => "source-too-many-rows",
             SourceError::Pattern { .. } => "source-pattern",
             SourceError::NoMatch { .. } => "source-no-match",
-            SourceError::NoTables => "source-no-tables",
+            SourceError::NoTables { .. } => "source-no-tables",
         }
     }
 }

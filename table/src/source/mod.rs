@@ -2,8 +2,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `checkpoint.rs` | a checkpoint, one file or many: which tensors it has, and which of them are tables |
+//! | `checkpoint.rs` | a checkpoint, one file or many: which tensors it has, and what each is |
+//! | `select.rs`, `near.rs` | the tables that names and patterns select, and what may have been meant |
+//! | `join.rs`, `order.rs` | tables of several tensors, in the order of the numbers in their names |
+//! | `family.rs` | the tables of a model family, and what a configuration says of them |
 //! | `scale.rs` | the scales of FP8 and INT8 tensors: by which names and shapes they are found |
+//! | `companion.rs` | what else quantised tensors have beside them, and what is refused for it |
+//! | `list.rs` | what each tensor of a checkpoint would be taken for |
 //! | `rows.rs` | the rows of a table, read from its files |
 //! | `error.rs` | why a tensor is no table |
 
@@ -18,12 +23,21 @@ use crate::error::Error;
 use crate::fp8;
 
 mod checkpoint;
+mod companion;
 mod error;
+mod family;
+mod join;
+mod list;
+mod near;
+mod order;
 mod rows;
 mod scale;
+mod select;
 
 pub use checkpoint::Checkpoint;
+pub use companion::Companion;
 pub use error::SourceError;
+pub use list::{ListedTensor, Role};
 pub use rows::TableRows;
 pub use scale::{ScaleKind, ScaleTensor};
 pub(crate) use scale::{number_at_least, number_bytes, number_size};

@@ -61,7 +61,8 @@ impl TableRows {
                 None => Scales::None,
                 Some(scale) => {
                     let (file, entry) = checkpoint.find(&scale.name).map_err(|source| checkpoint.error(source))?;
-                    let at = opened.at(file, entry.start)?;
+                    let before = scale.first_row.unwrap_or(0) * scale.bytes_per_row(info.dim);
+                    let at = opened.at(file, entry.start + before)?;
                     match (scale.kind(), scale::number_size(&scale.dtype), scale.value_bits) {
                         (ScaleKind::Groups, ..) => Scales::Groups(at),
                         (ScaleKind::Rows, size, _) => Scales::Rows(at, scale.dtype.clone(), size.unwrap_or(0)),

@@ -1,12 +1,18 @@
 //! The scales of FP8 and INT8 tensors. Which kind a tensor has is decided by types and shapes alone: configuration files
 //! say it wrong, or not at all.
 
+use std::collections::HashMap;
+
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-use super::{SourceDtype, SourceError};
+use super::checkpoint::{Checkpoint, CheckpointFile};
+use super::rows::read_at;
+use super::{SourceDtype, SourceError, SourceInfo};
+use crate::error::Error;
 use crate::fp8;
 use crate::header::TensorEntry;
+use crate::input;
 
 /// Data type of scales for groups of columns.
 pub(super) const GROUP_DTYPE: &str = "F8_E8M0";
@@ -31,6 +37,9 @@ pub struct ScaleTensor {
     pub dtype: String,
     /// Shape.
     pub shape: Vec<u64>,
+    /// Where the tensor has the scales of all rows of a table of several tensors, the first row that is this one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_row: Option<u64>,
     /// Of one scale for the whole tensor, the bits of its value in binary32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_bits: Option<u32>,
@@ -105,15 +114,130 @@ pub(crate) fn number_at_least(dtype: &str, value: f64) -> f64 {
 }
 
 /// Names under which checkpoints keep the scales of a tensor: its own, then one for all that lie beside it.
-pub(crate) fn names(tensor: &str) -> (Vec<String>, Vec<String>) {
+fn names(tensor: &str) -> (Vec<String>, Vec<String>) {
     let base = tensor.strip_suffix(".weight").unwrap_or(tensor);
-    let of = |base: &str| ["scale", "weight_scale", "weight_scale_inv"].map(|name| format!("{base}.{name}"));
-    let mut own: Vec<_> = of(base).into();
+    let of = |base: &str, sign: char| NAMES.map(|name| format!("{base}{sign}{name}"));
+    let mut own: Vec<_> = of(base, '.').into();
     if base == tensor {
-        own.push(format!("{tensor}_scale"));
+        own.extend(of(tensor, '_'));
     }
-    let beside = base.rsplit_once('.').map_or(Vec::new(), |(parent, _)| of(parent).into());
+    let beside = base.rsplit_once('.').map_or(Vec::new(), |(parent, _)| of(parent, '.').into());
     (own, beside)
+}
+
+/// What scales are called.
+const NAMES: [&str; 3] = ["scale", "weight_scale", "weight_scale_inv"];
+
+/// Where the scales of a tensor are to be looked for.
+#[derive(Clone, Debug)]
+pub(super) enum ScalePlace {
+    /// Under a name that tells, or beside the tensor.
+    ByName,
+    /// In this tensor, which has nothing else.
+    In(String),
+    /// In this tensor, which has those of all rows of a table: from a row on.
+    From { name: String, first_row: u64, table_rows: u64 },
+}
+
+impl Checkpoint {
+    /// The scales of a tensor, in whatever file.
+    pub(super) fn scales(
+        &self,
+        tensor: &str,
+        dtype: SourceDtype,
+        [rows, dim]: [u64; 2],
+        place: &ScalePlace,
+    ) -> Result<ScaleTensor, Error> {
+        let error = |source| self.error(source);
+        let (name, first_row, rows) = match place {
+            ScalePlace::ByName => (self.find_scales(tensor, dtype, [rows, dim])?, None, rows),
+            ScalePlace::In(name) => (name.clone(), None, rows),
+            ScalePlace::From { name, first_row, table_rows } => (name.clone(), Some(*first_row), *table_rows),
+        };
+        let (file, entry) = self.find(&name).map_err(error)?;
+        let kind = kind(tensor, dtype, [rows, dim], entry).map_err(error)?;
+        self.refuse_offsets(tensor, &name)?;
+        let (dtype, shape) = (entry.dtype.clone(), entry.shape.clone());
+        if kind != ScaleKind::Global {
+            return Ok(ScaleTensor { name, dtype, shape, first_row, value_bits: None });
+        }
+        let value = one_number(file, entry)?;
+        if !(value.is_finite() && value > 0.0) {
+            return Err(error(SourceError::ScaleValue { tensor: tensor.into(), scale: name, value }));
+        }
+        Ok(ScaleTensor { name, dtype, shape, first_row: None, value_bits: Some(value.to_bits()) })
+    }
+
+    /// The name of a tensor's scales: its own, or one number for all tensors beside it. A placeholder, one number that
+    /// is 1, gives way to any other.
+    fn find_scales(&self, tensor: &str, dtype: SourceDtype, shape: [u64; 2]) -> Result<String, Error> {
+        let (own, beside) = names(tensor);
+        let mut found: Vec<&String> = own.iter().filter(|name| self.contains(name)).collect();
+        let count = found.len();
+        // What lies beside a tensor is its scale only when it is one number: else it belongs to something else.
+        let may_be = |name: &&String| self.contains(name) && (self.tensor(name).is_none() || self.is_number(name));
+        found.extend(beside.iter().filter(may_be));
+        if found.len() > 1 {
+            let mut kept = Vec::new();
+            for name in &found {
+                if !self.is_placeholder(name)? {
+                    kept.push(*name);
+                }
+            }
+            match kept.is_empty() {
+                false => found = kept,
+                // All say the same, and its own are before those of all.
+                true if count > 0 => found.truncate(count),
+                true => {}
+            }
+        }
+        match found.as_slice() {
+            [one] => Ok((*one).clone()),
+            [] => Err(self.error(SourceError::MissingScale {
+                tensor: tensor.into(),
+                dtype: dtype.name(),
+                names: own.into_iter().chain(beside).collect(),
+                expected: expected(dtype, shape),
+            })),
+            [first, second, ..] => {
+                let scales = [(*first).clone(), (*second).clone()];
+                Err(self.error(SourceError::TwoScales { tensor: tensor.into(), scales }))
+            }
+        }
+    }
+
+    /// Whether a tensor is one number that is 1, as tools write where they have no scale.
+    fn is_placeholder(&self, name: &str) -> Result<bool, Error> {
+        let (file, entry) = self.find(name).map_err(|source| self.error(source))?;
+        let is_number = self.is_number(name) && number_size(&entry.dtype).is_some();
+        Ok(is_number && one_number(file, entry)? == 1.0)
+    }
+
+    /// Refuses scales of rows that several tensors would share.
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    pub fn refuse_shared_scales(&self, tables: &[SourceInfo]) -> Result<(), Error> {
+        let mut users = HashMap::new();
+        for part in tables.iter().flat_map(|table| &table.parts) {
+            let Some(scale) = part.scale.as_ref().filter(|scale| scale.kind() != ScaleKind::Global) else { continue };
+            if let Some(other) = users.insert((&scale.name, scale.first_row), &part.name)
+                && *other != part.name
+            {
+                let tensors = [other.clone(), part.name.clone()];
+                return Err(self.error(SourceError::SharedScale { scale: scale.name.clone(), tensors }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of a tensor that is one, of a type that scales have.
+fn one_number(file: &CheckpointFile, entry: &TensorEntry) -> Result<f32, Error> {
+    let mut bytes = vec![0; entry.bytes() as usize];
+    let (mut open, _) = input::open(&file.path)?;
+    read_at(&mut open, &file.path, file.header.data_start + entry.start, &mut bytes)?;
+    Ok(number(&entry.dtype, &bytes))
 }
 
 /// What the scales of a tensor `[rows, dim]` are, by the type and shape of theirs; the value of a global one is not
