@@ -70,13 +70,13 @@ fn table(table: &TableSummary, all: bool) -> String {
     text
 }
 
-/// Whether a segment differs from the one before it by no more than its rows and a number in its name, which is the next.
+/// Whether a segment goes on where another ends, with the same layout and the next number in its name.
 fn is_next(one: &SegmentSummary, next: &SegmentSummary) -> bool {
     let layout = |segment: &SegmentSummary| (segment.rate.to_bits(), segment.record_bytes);
     layout(one) == layout(next) && one.first_row + one.rows == next.first_row && is_next_name(&one.tensor, &next.tensor)
 }
 
-/// Whether two names are one but for a number, of which the second is the next.
+/// Whether two names are the same but for a number, and the second name has the next one.
 fn is_next_name(one: &str, next: &str) -> bool {
     let digits = |c: char| c.is_ascii_digit();
     let same = one.bytes().zip(next.bytes()).take_while(|(a, b)| a == b).count();
@@ -104,7 +104,8 @@ fn segments(group: &[SegmentSummary], alone: bool) -> String {
         text += &match group {
             [_] => line("segment", format!("{rows}, tensor {:?}", first.tensor)),
             _ => {
-                let (least, most) = extremes(group.iter().map(|segment| segment.rows)).unwrap_or_default();
+                let each = || group.iter().map(|segment| segment.rows);
+                let (least, most) = (each().min().unwrap_or(0), each().max().unwrap_or(0));
                 let each = if least == most { count(least) } else { format!("{} to {}", count(least), count(most)) };
                 let many = format!("{rows}, {} of {each} rows, tensors", plural(group.len() as u64, "segment"));
                 line("segments", format!("{many} {:?} to {:?}", first.tensor, last.tensor))
@@ -122,9 +123,9 @@ fn segments(group: &[SegmentSummary], alone: bool) -> String {
             None => "none: all rows are zero".into(),
         },
     );
-    let variants = (0u64..).zip(0..first.variants.len());
     let rows = |variant: usize| group.iter().map(|segment| segment.variants[variant]).sum::<u64>();
-    let used: Vec<_> = variants.map(|(name, variant)| (name, rows(variant))).filter(|(_, rows)| *rows > 0).collect();
+    let all = (0..first.variants.len()).map(|variant| (variant, rows(variant)));
+    let used: Vec<_> = all.filter(|(_, rows)| *rows > 0).collect();
     let coded: u64 = used.iter().map(|(_, rows)| rows).sum();
     let share = |rows: u64| format!("{:.1} %", 100.0 * rows as f64 / coded as f64);
     match used.as_slice() {
@@ -138,10 +139,6 @@ fn segments(group: &[SegmentSummary], alone: bool) -> String {
         }
     }
     text
-}
-
-fn extremes(numbers: impl Iterator<Item = u64> + Clone) -> Option<(u64, u64)> {
-    numbers.clone().min().zip(numbers.max())
 }
 
 #[cfg(test)]
