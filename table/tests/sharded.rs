@@ -161,7 +161,7 @@ fn every_job_on_many_files_gives_what_it_gives_on_one() {
     let report = |file| verify(file, Some(&checkpoint), &VerifyOptions::default(), &quiet).unwrap();
     assert!(report(&many).is_whole());
     assert_eq!(report(&many), report(&one));
-    for (many, one) in inspect(&many).into_iter().zip(inspect(&one)) {
+    for (many, one) in inspect(&many).unwrap().into_iter().zip(inspect(&one).unwrap()) {
         let zeros = |summary: &condprog_table::TableSummary| -> u64 {
             summary.segments.iter().map(|segment| segment.zero_records).sum()
         };
