@@ -1,5 +1,6 @@
 //! Table files, opened: one, or all that an index names.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -169,11 +170,10 @@ impl TableFile {
             }
         }
         let file = TableFile { path: path.into(), files, places, tables };
-        let mut buffer = Vec::new();
         for segment in file.tables.iter().flat_map(|table| &table.segments) {
             let tensor = &segment.checksums.tensor;
             let mut checksum = checksum::Pieces::new();
-            file.read_pieces(tensor, 0..8 * segment.blocks(), 8, &mut buffer, |bytes| checksum.add(bytes))?;
+            file.read_pieces(tensor, 0..8 * segment.blocks(), 8, |bytes| checksum.add(bytes))?;
             let (got, expected) = (checksum::hex(checksum.checksum()), &segment.checksums.xxh3_64);
             if got != *expected {
                 let (tensor, expected) = (tensor.clone(), expected.clone());
@@ -251,19 +251,25 @@ impl TableFile {
         let mut runs: Vec<Run> = Vec::new();
         let from = table.segments.partition_point(|segment| segment.first_row + segment.rows <= rows.start);
         for info in table.segments[from..].iter().take_while(|segment| segment.first_row < rows.end) {
-            let (place, range) = self.range(&info.tensor);
-            let layout = info.layout(table.dim).expect("checked when the file was opened");
+            let all = self.run(table, info);
             let first = rows.start.max(info.first_row) - info.first_row;
             let count = rows.end.min(info.first_row + info.rows) - info.first_row - first;
-            let run = Run { place, offset: range.start + first * info.record_bytes, rows: count, layout };
+            let run = Run { offset: all.offset + first * info.record_bytes, rows: count, ..all };
             match runs.last_mut() {
-                Some(last) if (last.place, last.layout, last.end()) == (place, layout, run.offset) => {
-                    last.rows += count
+                Some(last) if (last.place, last.layout, last.end()) == (run.place, run.layout, run.offset) => {
+                    last.rows += count;
                 }
                 _ => runs.push(run),
             }
         }
         runs
+    }
+
+    /// Where the records of a segment of a table of this file are.
+    pub(crate) fn run(&self, table: &TableInfo, segment: &SegmentInfo) -> Run {
+        let (place, range) = self.range(&segment.tensor);
+        let layout = segment.layout(table.dim).expect("checked when the file was opened");
+        Run { place, offset: range.start, rows: segment.rows, layout }
     }
 
     /// Reads records of a run, from its row `first` on, as many as `out` holds.
@@ -280,25 +286,27 @@ impl TableFile {
     }
 
     /// Reads bytes of a tensor, counted from its first, and hands them over in pieces, each a multiple of `unit` bytes.
-    /// `buffer` is memory to use, whatever is in it.
     pub(crate) fn read_pieces(
         &self,
         tensor: &str,
         bytes: Range<u64>,
         unit: u64,
-        buffer: &mut Vec<u8>,
         mut take: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
+        // New memory for every block would take as long as reading it.
+        thread_local!(static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
+        let mut buffer = BUFFER.take();
         let (place, range) = self.range(tensor);
         let step = (PIECE as u64 / unit).max(1) * unit;
         let mut start = bytes.start;
         while start < bytes.end {
             let end = bytes.end.min(start.saturating_add(step));
             buffer.resize((end - start) as usize, 0);
-            self.files[place].bytes.read_at(range.start + start, buffer)?;
-            take(buffer);
+            self.files[place].bytes.read_at(range.start + start, &mut buffer)?;
+            take(&buffer);
             start = end;
         }
+        BUFFER.set(buffer);
         Ok(())
     }
 
@@ -312,7 +320,7 @@ impl TableFile {
     /// When the table has no such segment or block.
     pub fn check_block(&self, table: &str, segment: usize, block: u64) -> Result<(), Error> {
         let table = self.table(table)?;
-        match self.read_block(table, &table.segments[segment], block, &mut Vec::new(), |_| ())? {
+        match self.read_block(table, &table.segments[segment], block, |_| ())? {
             None => Ok(()),
             Some(damage) => {
                 let path = self.holder(&damage.tensor).path.clone();
@@ -327,13 +335,12 @@ impl TableFile {
         table: &TableInfo,
         segment: &SegmentInfo,
         block: u64,
-        buffer: &mut Vec<u8>,
         mut take: impl FnMut(&[u8]),
     ) -> Result<Option<Damage>, Error> {
         let rows = block_range(segment, block);
         let bytes = segment.record_bytes;
         let mut checksum = checksum::Pieces::new();
-        self.read_pieces(&segment.tensor, rows.start * bytes..rows.end * bytes, bytes, buffer, |records| {
+        self.read_pieces(&segment.tensor, rows.start * bytes..rows.end * bytes, bytes, |records| {
             checksum.add(records);
             take(records);
         })?;

@@ -125,9 +125,10 @@ impl TableFile {
         for segment in &table.segments {
             let (own, after) = left.split_at(left.partition_point(|&row| row < segment.first_row + segment.rows));
             left = after;
-            let parts = own.par_chunks(PART_ROWS).map(|rows| self.pick_part(table, rows));
+            let all = self.run(table, segment);
+            let parts = own.par_chunks(PART_ROWS).map(|rows| self.pick_part(&all, segment.first_row, rows));
             for part in parts.collect::<Result<Vec<_>, _>>()? {
-                let layout = segment.layout(table.dim).expect("checked when the file was opened");
+                let layout = all.layout;
                 match runs.last_mut() {
                     Some((last, Bytes::Few(records))) if *last == layout => records.extend(part),
                     _ => runs.push((layout, Bytes::Few(part))),
@@ -136,25 +137,23 @@ impl TableFile {
         }
         if runs.is_empty() {
             // A table of no rows still has a width.
-            let layout = table.segments[0].layout(table.dim).expect("checked when the file was opened");
-            runs.push((layout, Bytes::Few(Vec::new())));
+            runs.push((self.run(table, &table.segments[0]).layout, Bytes::Few(Vec::new())));
         }
         Ok(PickedRows { records: TableRecords { runs }, ids })
     }
 
-    /// The records of ascending rows of one segment.
-    fn pick_part(&self, table: &TableInfo, rows: &[u64]) -> Result<Vec<u8>, Error> {
-        let mut out = Vec::new();
+    /// The records of ascending rows of one segment, which starts at row `start`.
+    fn pick_part(&self, segment: &Run, start: u64, rows: &[u64]) -> Result<Vec<u8>, Error> {
+        let bytes = segment.layout.record_bytes();
+        let mut out = Vec::with_capacity(rows.len() * bytes);
         let mut buffer = Vec::new();
         let mut next = 0;
         while let Some(&first) = rows.get(next) {
-            let run = self.runs(table, first..first + 1)[0];
-            let bytes = run.layout.record_bytes();
             let is_near = |pair: &[u64]| (pair[1] - pair[0] - 1).saturating_mul(bytes as u64) <= GAP_BYTES;
             let count = 1 + rows[next..].windows(2).take_while(|pair| is_near(pair)).count();
             let last = rows[next + count - 1];
             buffer.resize((last - first + 1) as usize * bytes, 0);
-            self.read_run(&run, 0, &mut buffer)?;
+            self.read_run(segment, first - start, &mut buffer)?;
             for row in &rows[next..next + count] {
                 let start = (row - first) as usize * bytes;
                 out.extend_from_slice(&buffer[start..start + bytes]);

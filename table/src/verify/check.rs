@@ -16,8 +16,8 @@ pub(super) fn check(file: &TableFile, table: &TableInfo, counter: &mut Counter<'
         let step = 4 * rayon::current_num_threads() as u64;
         for first in (0..segment.blocks()).step_by(step as usize) {
             let blocks = first..segment.blocks().min(first + step);
-            let check = |buffer: &mut Vec<u8>, block| check_block(file, table, segment, block, buffer);
-            let found: Vec<_> = blocks.clone().into_par_iter().map_init(Vec::new, check).collect();
+            let check = |block| check_block(file, table, segment, block);
+            let found: Vec<_> = blocks.clone().into_par_iter().map(check).collect();
             for block in found {
                 let (checksum, zeros, padding) = block?;
                 damage.extend(checksum);
@@ -68,12 +68,11 @@ fn check_block(
     table: &TableInfo,
     segment: &SegmentInfo,
     block: u64,
-    buffer: &mut Vec<u8>,
 ) -> Result<(Option<Damage>, u64, Option<Damage>), Error> {
     let layout = segment.layout(table.dim).expect("checked when the file was opened");
     let rows = block_range(segment, block);
     let mut scan = Scan { layout, row: segment.first_row + rows.start, zeros: 0, first: None, count: 0 };
-    let checksum = file.read_block(table, segment, block, buffer, |records| scan.add(records))?;
+    let checksum = file.read_block(table, segment, block, |records| scan.add(records))?;
     let padding = scan.first.map(|row| Damage {
         table: table.name.clone(),
         tensor: segment.tensor.clone(),

@@ -17,7 +17,7 @@ use crate::source::RawRows;
 
 /// Rows that were coded again and are not the source's, from which on rows in doubt are not coded again: a source that is
 /// another one altogether shows at once.
-const ENOUGH: u64 = 1024;
+const ENOUGH: u64 = 128;
 
 /// Rows that differ and are no further apart than this are reported as one run.
 const NEAR: u64 = 256;
