@@ -21,6 +21,7 @@ use rayon::prelude::*;
 
 use crate::level::{Level, UnsupportedLevel};
 use plan::{Plan, Scratch};
+use stream::Value;
 
 /// Rows whose records are fetched together.
 const BLOCK: usize = 16;
@@ -105,7 +106,7 @@ impl<'a> CpuDecoder<'a> {
     }
 
     /// Decodes a request into `out`, in chunks on several threads where it is large.
-    fn run<T: Default + Copy + Send>(
+    fn run<T: Value>(
         &self,
         ids: &[i64],
         out: &mut [T],
@@ -122,7 +123,7 @@ impl<'a> CpuDecoder<'a> {
         });
     }
 
-    fn chunk<T: Default + Copy>(
+    fn chunk<T: Value>(
         &self,
         ids: &[i64],
         out: &mut [T],
