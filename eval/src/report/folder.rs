@@ -37,7 +37,11 @@ impl Folder {
         let inputs: Vec<_> = inputs.iter().filter_map(|input| input.canonicalize().ok()).collect();
         for path in folder.paths() {
             if path.canonicalize().is_ok_and(|path| inputs.contains(&path)) {
-                return Err(Error::Output { path, got: "read for the report", expected: "another folder for the output" });
+                return Err(Error::Output {
+                    path,
+                    got: "read for the report",
+                    expected: "another folder for the output",
+                });
             }
         }
         Ok(folder)
@@ -106,7 +110,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let partial = path.with_file_name(format!(".{name}.{}.partial", std::process::id()));
     // Never through a link, and never over what is there.
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&partial).map_err(|e| Error::io(&partial, e))?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).open(&partial).map_err(|e| Error::io(&partial, e))?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&partial, path));
     written.map_err(|source| {
         // The first error is the one to tell.
