@@ -13,7 +13,7 @@ eval=target/release/condprog-eval
 mkdir -p "$out"
 
 for dim in 256 160; do
-    "$eval" gaussian $dim --sample 8192 -o "$out/gaussian-$dim"
+    "$eval" gaussian $dim --force --sample 8192 -o "$out/gaussian-$dim"
 done
 
 methods='source,zero,rtn-*,mxfp4*,nvfp4*,fp8,lloyd-max-2,hyb-2-*,qtip-2,cp-*-e0-norm,cp-*-e0-projection'
@@ -34,10 +34,10 @@ mkdir -p "$out/gains"
 "$eval" kl-summary "$out/gains/kl-windows.csv" -o "$out/gains"
 
 table="$data/engram-fp8.safetensors" tensor=layers.1.engram.embed.weight trace="$data/trace.safetensors"
-"$eval" table "$table" --tensor "$tensor" --trace "$trace" --kl "$out/kl-windows.csv" --sample 8192 -o "$out/ngram"
-"$eval" table "$table" --tensor "$tensor" --columns 160 --trace "$trace" --sample 8192 -o "$out/ngram-160"
+"$eval" table "$table" --tensor "$tensor" --trace "$trace" --kl "$out/kl-windows.csv" --force --sample 8192 -o "$out/ngram"
+"$eval" table "$table" --tensor "$tensor" --columns 160 --trace "$trace" --force --sample 8192 -o "$out/ngram-160"
 if [ -n "$minilm" ]; then
-    "$eval" table "$minilm" --tensor embeddings.word_embeddings.weight --sample 8192 -o "$out/minilm"
+    "$eval" table "$minilm" --tensor embeddings.word_embeddings.weight --force --sample 8192 -o "$out/minilm"
 fi
 # Of the plots, the SVGs are kept with the documentation.
 rm -f "$out"/*/*.png "$out"/*/index.html "$out"/ngram/kl*.csv

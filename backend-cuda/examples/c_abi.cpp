@@ -55,6 +55,8 @@ int main() {
     CHECK(cuMemAlloc_v2(&missing_at, sizeof missing));
     CHECK(cuMemcpyHtoD_v2(ids_at, ids, sizeof ids));
     CHECK(cuMemcpyHtoD_v2(missing_at, &missing, sizeof missing));
+    // From pageable memory these return before the data has landed, and no other stream waits for it.
+    CHECK(cuStreamSynchronize(nullptr));
 
     if (condprog_cuda_enqueue(decoder, stream, (void*)ids_at, 4, 3, (void*)rows_at, 2, (uint64_t*)missing_at) != 0) {
         fprintf(stderr, "%s\n", condprog_cuda_error());

@@ -16,17 +16,19 @@ use crate::placement::{self, Keep, MappedSegment, PlacedSegment, Placement};
 /// A table on a device.
 ///
 /// Requests may be enqueued from any thread. Dropping it waits until the context has finished all work, then frees the
-/// table.
+/// table; where the driver refuses to wait, the table is leaked.
 #[derive(Debug)]
 pub struct CudaDecoder {
-    pub(crate) device: Device,
-    shape: TableShape,
-    layouts: Vec<Layout>,
-    segment_count: u32,
+    // Fields are dropped in this order: the memory waits for the kernels that read it, and the device, which may be the
+    // last to keep those loaded, goes after it.
+    pub(crate) staging: Mutex<Option<Staging>>,
     segments: DeviceMemory,
     /// Kept, and freed as any of this crate's memory: when the context has no work left.
     _memory: Vec<Keep>,
-    pub(crate) staging: Mutex<Option<Staging>>,
+    shape: TableShape,
+    layouts: Vec<Layout>,
+    segment_count: u32,
+    pub(crate) device: Device,
 }
 
 /// Ids in device memory. Those that are negative or not below the row count give rows of zeros.
@@ -143,13 +145,13 @@ impl CudaDecoder {
         // Segments without rows do not decide which kernel the others get.
         let with_rows = placed.iter().filter(|segment| segment.rows > 0).map(|segment| segment.layout);
         Ok(CudaDecoder {
-            device: device.clone(),
+            staging: Mutex::new(None),
+            segments: on_device,
+            _memory: memory,
             shape: TableShape { rows, dim: placed[0].layout.dim() },
             layouts: with_rows.collect(),
             segment_count,
-            segments: on_device,
-            _memory: memory,
-            staging: Mutex::new(None),
+            device: device.clone(),
         })
     }
 

@@ -8,6 +8,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
 use cudarc::driver::{CudaContext, result};
 
 use crate::error::CudaError;
+use crate::memory::is_idle;
 use crate::nvrtc;
 
 /// Percentage of a multiprocessor's memory that is shared memory, as a hint: on Hopper 164 of 228 KiB, the smallest
@@ -34,7 +35,8 @@ pub fn device_count() -> Result<usize, CudaError> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// A device with the kernels loaded. Cheap to clone; tables keep what they need of it.
+/// A device with the kernels loaded. Cheap to clone; tables keep what they need of it. Dropping the last clone waits for
+/// all work of the context and unloads the kernels.
 #[derive(Clone, Debug)]
 pub struct Device {
     inner: Arc<Inner>,
@@ -233,9 +235,11 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        self.context.record_err(self.context.bind_to_thread());
-        // SAFETY: loaded by `load` and unloaded only here. Work in flight is the table's to wait for, and every table
-        // holds its device.
-        self.context.record_err(unsafe { result::module::unload(self.handle) });
+        // Kernels may be running on streams that only their owners know. As for memory, code is leaked where the driver
+        // does not say that they have ended.
+        if is_idle(&self.context) {
+            // SAFETY: loaded by `load` and unloaded only here; the context is current and has no work left.
+            self.context.record_err(unsafe { result::module::unload(self.handle) });
+        }
     }
 }

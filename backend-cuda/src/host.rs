@@ -2,16 +2,45 @@
 
 use std::sync::{Arc, PoisonError};
 
-use condprog_core::{Batch, Decoder, Dtype, Output, ShapeMismatch, TableShape};
+use condprog_core::{BackendError, Batch, Decoder, Dtype, ErrorKind, Output, ShapeMismatch, TableShape};
 use cudarc::driver::sys::CUstream;
 use cudarc::driver::{CudaContext, result};
 
 use crate::decoder::{CudaDecoder, IdWidth, RawRequest};
 use crate::error::CudaError;
-use crate::memory::DeviceMemory;
+use crate::memory::{DeviceMemory, is_idle, make_current};
 
 /// Bytes of rows that are decoded and copied back at a time.
 const PIECE: usize = 64 << 20;
+
+/// A number format of rows, and what its bits are on the host.
+///
+/// # Safety
+/// A `Value` has the size that `DTYPE` says and no padding, and any bits are one.
+unsafe trait Format {
+    type Value;
+    const DTYPE: Dtype;
+}
+
+struct Bf16;
+struct F16;
+struct F32;
+
+// SAFETY: two bytes, of which any are a u16.
+unsafe impl Format for Bf16 {
+    type Value = u16;
+    const DTYPE: Dtype = Dtype::Bf16;
+}
+// SAFETY: as above.
+unsafe impl Format for F16 {
+    type Value = u16;
+    const DTYPE: Dtype = Dtype::F16;
+}
+// SAFETY: four bytes, of which any are an f32.
+unsafe impl Format for F32 {
+    type Value = f32;
+    const DTYPE: Dtype = Dtype::F32;
+}
 
 /// A stream and device memory for ids and rows, kept between requests and made larger when one needs it.
 #[derive(Debug)]
@@ -22,10 +51,10 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    fn new(context: &Arc<CudaContext>) -> Result<Staging, CudaError> {
+    fn new(context: &Arc<CudaContext>, ids: usize, rows: usize) -> Result<Staging, CudaError> {
         Ok(Staging {
-            ids: DeviceMemory::new(context, 0)?,
-            rows: DeviceMemory::new(context, 0)?,
+            ids: DeviceMemory::new(context, ids)?,
+            rows: DeviceMemory::new(context, rows)?,
             stream: Stream::new(context)?,
         })
     }
@@ -48,38 +77,54 @@ impl Decoder for CudaDecoder {
     }
 
     /// Copies ids in and rows out, and waits. One request at a time; others wait for their turn.
+    ///
+    /// Ends the process in one case: when the driver neither says that the copies have ended nor that the device is lost.
+    /// They may go on then in memory that is the caller's again.
     fn decode_batch(&self, batch: Batch<'_>) -> Result<(), CudaError> {
         ShapeMismatch::check(&batch, self.table_shape()).map_err(CudaError::Shape)?;
-        let dtype = batch.dtype();
         let (ids, output) = batch.into_parts();
         match output {
-            Output::Bf16(out) | Output::F16(out) => self.decode_pieces(ids, out, dtype),
-            Output::F32(out) => self.decode_pieces(ids, out, dtype),
+            Output::Bf16(out) => self.decode_pieces::<Bf16>(ids, out),
+            Output::F16(out) => self.decode_pieces::<F16>(ids, out),
+            Output::F32(out) => self.decode_pieces::<F32>(ids, out),
         }
     }
 }
 
 impl CudaDecoder {
-    fn decode_pieces<T>(&self, ids: &[i64], out: &mut [T], dtype: Dtype) -> Result<(), CudaError> {
+    fn decode_pieces<F: Format>(&self, ids: &[i64], out: &mut [F::Value]) -> Result<(), CudaError> {
+        const { assert!(size_of::<F::Value>() == F::DTYPE.size(), "a value has the size of its format") }
         let (context, dim) = (self.device.context(), self.table_shape().dim as usize);
-        let rows_at_once = (PIECE / (dim * size_of::<T>())).max(1);
+        let rows_at_once = (PIECE / (dim * F::DTYPE.size())).max(1);
         // A request that failed left nothing in the staging that the next one relies on.
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        if staging.is_none() {
-            *staging = Some(Staging::new(context)?);
-        }
-        let Some(staging) = staging.as_mut() else { return Ok(()) };
         for (ids, out) in ids.chunks(rows_at_once).zip(out.chunks_mut(rows_at_once * dim)) {
-            staging.reserve(context, size_of_val(ids), size_of_val(out))?;
-            let enqueued = self.enqueue_piece(staging, ids, out, dtype);
-            // In any case, before the borrows of `ids` and `out` end: a part may have been enqueued.
-            let finished = staging.stream.synchronize();
-            enqueued.and(finished)?;
+            let staging = match &mut *staging {
+                Some(staging) => {
+                    staging.reserve(context, size_of_val(ids), size_of_val(out))?;
+                    staging
+                }
+                none => none.insert(Staging::new(context, size_of_val(ids), size_of_val(out))?),
+            };
+            // SAFETY: there is room for both, and `finish` below comes before their borrows end.
+            let enqueued = unsafe { self.enqueue_piece::<F>(staging, ids, out) };
+            // On errors too: a part may have been enqueued.
+            enqueued.and(self.finish(&staging.stream))?;
         }
         Ok(())
     }
 
-    fn enqueue_piece<T>(&self, staging: &Staging, ids: &[i64], out: &mut [T], dtype: Dtype) -> Result<(), CudaError> {
+    /// Enqueues copying ids in, decoding, and copying rows out.
+    ///
+    /// # Safety
+    /// The staging must have room for `ids` and `out`, which must be `ids.len()` rows of this table and stay borrowed
+    /// until the staging's stream has been waited for, also when this fails.
+    unsafe fn enqueue_piece<F: Format>(
+        &self,
+        staging: &Staging,
+        ids: &[i64],
+        out: &mut [F::Value],
+    ) -> Result<(), CudaError> {
         let stream = staging.stream.handle;
         self.device.context().bind_to_thread().map_err(CudaError::doing("making the context current"))?;
         let request = RawRequest {
@@ -87,16 +132,29 @@ impl CudaDecoder {
             id_width: IdWidth::I64,
             count: ids.len() as u64,
             out: staging.rows.address(),
-            dtype,
+            dtype: F::DTYPE,
             missing: 0,
         };
-        // SAFETY: the staging was made large enough; `T` is u16 or f32, of which any bits are values; the caller
-        // synchronizes the stream while `ids`, `out` and the staging are still borrowed, on errors too.
+        // SAFETY: the caller vouches for room and borrows; any bits that are copied into a `Value` are one.
         unsafe {
             result::memcpy_htod_async(staging.ids.address(), ids, stream).map_err(CudaError::doing("copying ids"))?;
             self.enqueue_raw(stream, &request)?;
             result::memcpy_dtoh_async(out, staging.rows.address(), stream).map_err(CudaError::doing("copying rows"))
         }
+    }
+
+    /// Waits until nothing of what was enqueued on the staging's stream is under way.
+    fn finish(&self, stream: &Stream) -> Result<(), CudaError> {
+        let finished = stream.synchronize();
+        if let Err(error) = &finished
+            && error.kind() != ErrorKind::DeviceLost
+            && !is_idle(self.device.context())
+        {
+            // Memory of this crate's own would be leaked here; the slices are the caller's.
+            eprintln!("condprog: {error}; rows may still be written to memory that is in use again, so this ends here");
+            std::process::abort();
+        }
+        finished
     }
 }
 
@@ -125,7 +183,7 @@ impl Stream {
     }
 
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
-        self.context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        make_current(&self.context).map_err(CudaError::doing("making the context current"))?;
         // SAFETY: the stream lives as long as `self`.
         unsafe { result::stream::synchronize(self.handle) }.map_err(CudaError::doing("decoding"))
     }
@@ -133,8 +191,8 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.context.record_err(self.context.bind_to_thread());
-        // SAFETY: made by `new` and destroyed only here.
+        self.context.record_err(make_current(&self.context));
+        // SAFETY: made by `new` and destroyed only here. The driver keeps what it needs of a stream that has work left.
         self.context.record_err(unsafe { result::stream::destroy(self.handle) });
     }
 }

@@ -81,8 +81,9 @@
 //! shares the host's memory it gains nothing.
 //!
 //! **Lifetimes.** A decoder keeps its device, its records and its mapping. Dropping it waits for all work of the context
-//! and then frees them, so do not drop it while a stream is capturing. Records that were given by address
-//! ([`CudaDecoder::from_addresses`]) are their owner's to keep.
+//! and then frees them, so do not drop it, or the last [`Device`], while a stream is capturing. Where the driver refuses
+//! to wait, memory and kernels are leaked, for work that is still under way must not find them gone. Records that were
+//! given by address ([`CudaDecoder::from_addresses`]) are their owner's to keep.
 //!
 //! **Segments.** Rows are numbered through the segments of a table in order; each may have its own rate, as may the
 //! shards of a checkpoint. Any number is read by one launch. Tables whose segments all have one of the common layouts

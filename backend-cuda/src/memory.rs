@@ -1,15 +1,36 @@
 //! Memory that the kernels read and write: on the device, and page-locked on the host.
+//!
+//! All of it is given back only once its context has no work left. Where the driver does not say so, it is leaked: a
+//! kernel or a copy that is still under way would go on in memory that belongs to somebody else by then. What refuses to
+//! wait is mostly a context that is lost, and with the process its memory goes as well.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
-use cudarc::driver::{CudaContext, result};
+use cudarc::driver::{CudaContext, DriverError, result};
 use memmap2::MmapMut;
 
 use crate::error::CudaError;
 
 /// Bytes that kernels may read of a word that a record only begins: allocations end at a multiple of this.
 const WORD: usize = 4;
+
+/// Makes a context current.
+///
+/// Unlike [`CudaContext::bind_to_thread`] it does not give back an error that an earlier call has left behind instead of
+/// doing so: clean-up must not be left out for that.
+pub(crate) fn make_current(context: &CudaContext) -> Result<(), DriverError> {
+    // SAFETY: the context is retained, or its owner's, as long as this value lives.
+    unsafe { result::ctx::set_current(context.cu_ctx()) }
+}
+
+/// Waits until a context has no work left, and says whether that is so. The context is current afterwards.
+pub(crate) fn is_idle(context: &CudaContext) -> bool {
+    let waited = make_current(context).and_then(|()| result::ctx::synchronize());
+    context.record_err(waited);
+    waited.is_ok()
+}
 
 /// Device memory, freed with this value.
 #[derive(Debug)]
@@ -44,42 +65,55 @@ impl DeviceMemory {
         self.bytes
     }
 
-    /// Copies `source` to the byte offset `at`, and waits for it.
+    /// Copies `source` to the byte offset `at`, and waits until it is there for every stream.
     pub(crate) fn upload(&mut self, at: usize, source: &[u8]) -> Result<(), CudaError> {
         assert!(at <= self.bytes && source.len() <= self.bytes - at, "upload within the allocation");
         self.context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
         // SAFETY: the range lies within this allocation (asserted above), which is alive and exclusively borrowed.
         unsafe { result::memcpy_htod_sync(self.address + at as u64, source) }
-            .map_err(CudaError::doing("copying to the device"))
+            .map_err(CudaError::doing("copying to the device"))?;
+        // From pageable memory the call returns when the source is staged. The bytes are still on their way then, on the
+        // default stream, which the streams of requests need not wait for.
+        // SAFETY: null is the default stream of the context, which is current.
+        unsafe { result::stream::synchronize(std::ptr::null_mut()) }
+            .map_err(CudaError::doing("waiting for a copy to the device"))
     }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // Work on the memory may be in flight on streams that only their owners know.
-        self.context.record_err(self.context.synchronize());
-        // SAFETY: allocated by `new` and freed only here; the context, current since the call above, has no work left.
-        self.context.record_err(unsafe { result::free_sync(self.address) });
+        if is_idle(&self.context) {
+            // SAFETY: allocated by `new` and freed only here; the context is current and has no work left.
+            self.context.record_err(unsafe { result::free_sync(self.address) });
+        }
     }
 }
 
-/// Page-locks memory that is there already, for as long as this value lives.
+/// Memory that is page-locked and mapped into the device as long as this value lives.
 #[derive(Debug)]
-struct Registration {
+struct Locked<M> {
     context: Arc<CudaContext>,
     start: *mut std::ffi::c_void,
     device_address: CUdeviceptr,
+    /// Dropped after it is unlocked; kept for good where it could not be.
+    memory: ManuallyDrop<M>,
 }
 
 // SAFETY: the pointer is only handed back to the driver, which takes it from any thread.
-unsafe impl Send for Registration {}
+unsafe impl<M: Send> Send for Locked<M> {}
 // SAFETY: as above; there is no method that changes anything through a shared reference.
-unsafe impl Sync for Registration {}
+unsafe impl<M: Sync> Sync for Locked<M> {}
 
-impl Registration {
+impl<M> Locked<M> {
     /// # Safety
-    /// `start..start + bytes` must stay mapped until this value is dropped.
-    unsafe fn new(context: &Arc<CudaContext>, start: *const u8, bytes: usize) -> Result<Registration, CudaError> {
+    /// `start..start + bytes` must stay mapped as long as `memory` is not dropped.
+    unsafe fn new(
+        context: &Arc<CudaContext>,
+        start: *const u8,
+        bytes: usize,
+        memory: M,
+    ) -> Result<Locked<M>, CudaError> {
         context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
         // A mapping of a file opened for reading can only be registered read-only, where the device knows that.
         let read_only = context
@@ -96,30 +130,37 @@ impl Registration {
             }
             _ => CudaError::Driver { doing: "page-locking host memory", error },
         })?;
-        let mut registration = Registration { context: context.clone(), start, device_address: 0 };
+        let mut locked =
+            Locked { context: context.clone(), start, device_address: 0, memory: ManuallyDrop::new(memory) };
         // SAFETY: `start` was registered just now, with a mapping into the device.
-        unsafe { sys::cuMemHostGetDevicePointer_v2(&mut registration.device_address, start, 0) }
+        unsafe { sys::cuMemHostGetDevicePointer_v2(&mut locked.device_address, start, 0) }
             .result()
             .map_err(CudaError::doing("mapping host memory into the device"))?;
-        Ok(registration)
+        Ok(locked)
     }
 }
 
-impl Drop for Registration {
+impl<M> Drop for Locked<M> {
     fn drop(&mut self) {
         // As for device memory.
-        self.context.record_err(self.context.synchronize());
+        if !is_idle(&self.context) {
+            return;
+        }
         // SAFETY: registered by `new`, unregistered only here, and still mapped (the promise of `new`'s caller).
-        self.context.record_err(unsafe { sys::cuMemHostUnregister(self.start) }.result());
+        let unlocked = unsafe { sys::cuMemHostUnregister(self.start) }.result();
+        self.context.record_err(unlocked);
+        // What the driver still holds must not be mapped anew under it.
+        if unlocked.is_ok() {
+            // SAFETY: nothing uses the memory any more, and it is dropped only here.
+            unsafe { ManuallyDrop::drop(&mut self.memory) }
+        }
     }
 }
 
 /// Host memory that the device reads: allocated in huge pages where the system gives them, and page-locked.
 #[derive(Debug)]
 pub(crate) struct PinnedMemory {
-    // Declared before the mapping: fields are dropped in order, and pages are unlocked before they go.
-    registration: Registration,
-    pages: MmapMut,
+    pages: Locked<MmapMut>,
     bytes: usize,
 }
 
@@ -136,19 +177,19 @@ impl PinnedMemory {
             free: None,
         })?;
         fill(&mut pages[..bytes]);
-        // SAFETY: the mapping is kept in the same value and dropped after the registration.
-        let registration = unsafe { Registration::new(context, pages.as_ptr(), pages.len()) }?;
-        Ok(PinnedMemory { registration, pages, bytes })
+        // SAFETY: the range is that of the mapping, which moves with the value but stays where it is.
+        let pages = unsafe { Locked::new(context, pages.as_ptr(), pages.len(), pages) }?;
+        Ok(PinnedMemory { pages, bytes })
     }
 
     /// Where the device sees the first byte.
     pub(crate) fn address(&self) -> CUdeviceptr {
-        self.registration.device_address
+        self.pages.device_address
     }
 
     /// What `fill` wrote.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.pages[..self.bytes]
+        &self.pages.memory[..self.bytes]
     }
 }
 
@@ -174,14 +215,13 @@ fn huge_pages(bytes: usize) -> Option<MmapMut> {
 /// random rows slower than from memory that was allocated by [`Placement::Host`](crate::Placement::Host).
 #[derive(Debug)]
 pub struct PinnedMapping {
-    // Declared before the memory: fields are dropped in order, and pages are unlocked before they go.
-    registration: Registration,
+    memory: Locked<Box<dyn std::fmt::Debug + Send + Sync>>,
     bytes: usize,
-    _memory: Box<dyn std::fmt::Debug + Send + Sync>,
 }
 
 impl PinnedMapping {
-    /// Page-locks what `memory` refers to and maps it into the device. `memory` is kept until this value is dropped.
+    /// Page-locks what `memory` refers to and maps it into the device. `memory` is dropped with this value, when the
+    /// context has no work left; it is kept for good where the driver refuses to wait or to unlock it.
     ///
     /// # Errors
     /// [`CudaError::OutOfMemory`] when the system does not lock so many pages (see `ulimit -l`), and
@@ -198,15 +238,15 @@ impl PinnedMapping {
         // Boxed first, so that a value that holds its bytes inline has its final place.
         let memory = Box::new(memory);
         let slice = (*memory).as_ref();
-        let bytes = slice.len();
-        // SAFETY: the bytes stay where they are as long as `memory` lives (the caller's promise), which is kept here.
-        let registration = unsafe { Registration::new(context, slice.as_ptr(), bytes) }?;
-        Ok(PinnedMapping { registration, bytes, _memory: memory })
+        let (start, bytes) = (slice.as_ptr(), slice.len());
+        // SAFETY: the bytes stay where they are as long as `memory` lives (the caller's promise).
+        let memory = unsafe { Locked::<Box<dyn std::fmt::Debug + Send + Sync>>::new(context, start, bytes, memory) }?;
+        Ok(PinnedMapping { memory, bytes })
     }
 
     /// Where the device sees the first byte.
     pub fn address(&self) -> CUdeviceptr {
-        self.registration.device_address
+        self.memory.device_address
     }
 
     /// Length in bytes.

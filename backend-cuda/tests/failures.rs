@@ -68,8 +68,9 @@ fn every_refusal_of_the_driver_is_an_error_with_a_kind() {
         ("cuStreamCreate=2", "90", "OutOfMemory: making a stream"),
         ("cuLaunchKernel=719", "90", "DeviceLost: launching the decoder"),
         ("cuLaunchKernel=701", "90", "Other: launching the decoder"),
-        ("cuStreamSynchronize=719", "90", "DeviceLost: decoding"),
-        ("cuStreamSynchronize=214", "90", "DeviceLost: decoding"),
+        // Of requests: tests/lifetimes.rs.
+        ("cuStreamSynchronize=719", "90", "DeviceLost: waiting for a copy to the device"),
+        ("cuStreamSynchronize=214", "90", "DeviceLost: waiting for a copy to the device"),
     ] {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "one_decode", "--ignored", "--nocapture"])

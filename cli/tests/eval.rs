@@ -5,10 +5,13 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use common::{Place, gaussian};
 use condprog_eval::Method;
-use condprog_eval::report::{Options, Report, Sample};
+use condprog_eval::report::{Folder, Options, Report, Sample};
+use condprog_eval::table::SourceTable;
 
 /// Methods that take no time.
 const QUICK: [&str; 8] =
@@ -58,9 +61,9 @@ fn report_is_that_of_the_evaluation() {
     let methods = Method::matching(patterns).unwrap();
     let mut options = Options { methods, sample: 30, seed: 5, ..Options::default() };
     options.trace = Some(vec![3, 3, 3, 39, 0]);
-    let sample = Sample::of_table(&place.path("in.safetensors"), "t", &options).unwrap();
-    let own = Report::of(sample, &options, |_| {}).unwrap();
-    own.write(&place.path("own")).unwrap();
+    let table = SourceTable::open(&place.path("in.safetensors"), "t").unwrap();
+    let own = Report::of(Sample::of_table(table, &options).unwrap(), &options, |_| {}).unwrap();
+    own.write(&Folder::claim(place.path("own"), false, &[]).unwrap()).unwrap();
     for name in expected {
         assert!(place.read(&format!("report/{name}")) == place.read(&format!("own/{name}")), "{name} differs");
     }
@@ -137,6 +140,162 @@ fn rows_of_zeros_are_left_out_and_counted() {
     rows[29].fill(0.0);
     place.table("in.safetensors", &rows);
     let said = place.json(0, &ask(&["--method", "vq-2"]));
-    assert!(said["methods"].as_array().unwrap().iter().all(|line| line["rows"] == 28));
+    assert!(said["methods"].as_array().unwrap().iter().all(|line| line["rows"] == 28 && line["method"] != "vq-2"));
+    // No row is left that it could be fitted to.
+    assert_eq!(said["left_out"][0]["methods"][0], "vq-2");
+    assert!(said["left_out"][0]["reason"].as_str().unwrap().starts_with("needs 2 rows to fit on"), "{said}");
     assert!(String::from_utf8(place.read("report/index.html")).unwrap().contains("2 of the sample, left out"));
+}
+
+#[test]
+fn nothing_that_is_there_is_overwritten_before_or_after_the_work() {
+    let place = place();
+    let pass = ask(&[]);
+    place.ok(&pass);
+    let all = names(&place.path("report"));
+    // Each file of an earlier report, also one that this one would not write, is in the way, not the page alone.
+    for name in all.iter().map(String::as_str).chain(["kl.csv", "storage-kl.svg"]) {
+        fs::remove_dir_all(place.path("report")).unwrap();
+        fs::create_dir(place.path("report")).unwrap();
+        place.write(&format!("report/{name}"), "years of work");
+        let refused = place.fails(&pass);
+        assert_eq!(refused, format!("error: report/{name} exists; force overwrites it\nhint: the option is --force\n"));
+        assert_eq!(names(&place.path("report")), [name]);
+        assert!(place.read(&format!("report/{name}")) == b"years of work");
+    }
+    // What is not of a report stays; what is of an earlier one goes.
+    place.write("report/notes.txt", "years of work");
+    place.ok(&ask(&["--force"]));
+    let mut expected = all.clone();
+    expected.push("notes.txt".into());
+    expected.sort();
+    assert_eq!(names(&place.path("report")), expected);
+    assert!(place.read("report/notes.txt") == b"years of work");
+}
+
+#[test]
+fn the_output_is_a_folder_of_ordinary_files() {
+    let place = place();
+    let refused = |output: &str, more: &[&str], says: &str| {
+        for more in [more, &[more, &["--force"]].concat()] {
+            let arguments = [&["eval", "in.safetensors", "--tensor", "t", "-o", output], &QUICK[..], more].concat();
+            let error = place.json(1, &arguments)["error"].clone();
+            assert_eq!((&error["code"], error["message"].as_str()), (&"output".into(), Some(says)), "{output}");
+        }
+    };
+    place.write("file", "years of work");
+    refused("file", &[], "file is a file, expected a folder, or nothing yet");
+    assert!(place.read("file") == b"years of work");
+    fs::create_dir(place.path("folder")).unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::symlink;
+        symlink("folder", place.path("link")).unwrap();
+        symlink("nowhere", place.path("dangling")).unwrap();
+        for link in ["link", "link/"] {
+            refused(link, &[], "link is a symbolic link, expected the folder itself that it leads to");
+        }
+        refused("dangling", &[], "dangling is a symbolic link, expected the folder itself that it leads to");
+        assert!(names(&place.path("folder")).is_empty());
+        // Without --force it is there, and with it, it is no file to overwrite.
+        let forced = ["eval", "in.safetensors", "--tensor", "t", "-o", "folder", "--method", "nvfp4", "--force"];
+        symlink("../file", place.path("folder/kl.csv")).unwrap();
+        let error = place.json(1, &forced)["error"].clone();
+        assert_eq!(error["message"], "folder/kl.csv is a symbolic link, expected an ordinary file to overwrite");
+        fs::remove_file(place.path("folder/kl.csv")).unwrap();
+        fs::create_dir(place.path("folder/index.html")).unwrap();
+        let error = place.json(1, &forced)["error"].clone();
+        assert_eq!(error["message"], "folder/index.html is a folder, expected an ordinary file to overwrite");
+        fs::remove_dir(place.path("folder/index.html")).unwrap();
+        assert!(place.read("file") == b"years of work");
+        // Nor is what is read written.
+        place.write("folder/methods.csv", "3 5");
+        let error = place.json(1, &[&forced[..], &["--trace", "folder/methods.csv"]].concat())["error"].clone();
+        assert_eq!(
+            error["message"],
+            "folder/methods.csv is read for the report, expected another folder for the output"
+        );
+        assert!(place.read("folder/methods.csv") == b"3 5");
+    }
+}
+
+#[test]
+fn tables_in_many_tensors_and_files_are_evaluated() {
+    let place = Place::new();
+    let rows = gaussian(40, 32, 7);
+    place.table("in.safetensors", &rows);
+    let alone = place.json(0, &ask(&["--sample", "30"]));
+    fs::create_dir(place.path("parts")).unwrap();
+    let mut weight_map = serde_json::Map::new();
+    for (shard, rows) in rows.chunks(11).enumerate() {
+        let (file, tensor) = (format!("model-{shard}.safetensors"), format!("memory.shard_{shard}.weight"));
+        place.tensors(&format!("parts/{file}"), &[(&tensor, &[rows.len(), 32], &rows.concat())]);
+        weight_map.insert(tensor, file.into());
+    }
+    let index = "parts/model.safetensors.index.json";
+    place.write(index, serde_json::json!({ "weight_map": weight_map }).to_string());
+    for (run, (input, option)) in
+        [("parts", "--join-tensors"), (index, "--join-tensors"), ("parts", "--segments")].into_iter().enumerate()
+    {
+        let output = format!("report-{run}");
+        let choice = ["eval", input, option, "all=memory.shard_*.weight", "-o", &output, "--sample", "30"];
+        let joined = place.json(0, &[&choice[..], &QUICK].concat());
+        assert_eq!((&joined["tensor"], &joined["methods"]), (&"all".into(), &alone["methods"]));
+    }
+    // Without a name there must be one table.
+    let only = place.json(0, &[&["eval", "in.safetensors", "-o", "only", "--sample", "30"], &QUICK[..]].concat());
+    assert_eq!((&only["tensor"], &only["methods"]), (&"t".into(), &alone["methods"]));
+    let which = place.json(2, &["eval", "parts", "-o", "none"])["error"].clone();
+    let message = which["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("parts has 4 tables, expected --tensor with one of \"memory.shard_0.weight\","),
+        "{which}"
+    );
+    assert!(!place.exists("none"));
+}
+
+#[test]
+fn tables_of_a_known_model_are_found_by_their_names() {
+    let place = Place::new();
+    let rows = gaussian(24, 32, 8);
+    let parts: Vec<(String, Vec<f32>)> = rows
+        .chunks(2)
+        .enumerate()
+        .map(|(part, rows)| (format!("model.ngram_embeddings.embedders.{part}.weight"), rows.concat()))
+        .collect();
+    let tensors: Vec<(&str, &[usize], &[f32])> =
+        parts.iter().map(|(name, values)| (name.as_str(), &[2usize, 32][..], values.as_slice())).collect();
+    place.tensors("model.safetensors", &tensors);
+    place.table("in.safetensors", &rows);
+    let alone = place.json(0, &ask(&["--sample", "20"]));
+    let found = place.json(0, &[&["eval", "model.safetensors", "-o", "found", "--sample", "20"], &QUICK[..]].concat());
+    assert_eq!(found["methods"], alone["methods"]);
+    let name = found["tensor"].as_str().unwrap();
+    let named = ["eval", "model.safetensors", "--tensor", name, "-o", "named", "--sample", "20"];
+    assert_eq!(place.json(0, &[&named[..], &QUICK].concat())["methods"], alone["methods"]);
+}
+
+/// Its table was once made by the first thread that asked for it, with the help of threads that waited for the table.
+#[test]
+fn the_trellis_does_not_wait_for_itself() {
+    let place = place();
+    for threads in ["1", "2", "3"] {
+        let output = format!("report-{threads}");
+        let arguments = ["eval", "in.safetensors", "--tensor", "t", "-o", &output, "--method", "hyb-2-norm"];
+        let mut command = place.command(&[&arguments[..], &["--threads", threads]].concat());
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(120);
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break Some(status),
+                None if Instant::now() > end => {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                    break None;
+                }
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        assert!(status.is_some_and(|status| status.success()), "on {threads} threads: {status:?}");
+    }
 }

@@ -65,6 +65,16 @@ pub enum Error {
         /// Got.
         value: f32,
     },
+    /// The output is not what a report can be written to.
+    #[error("{} is {got}, expected {expected}", path.display())]
+    Output {
+        /// Its path.
+        path: PathBuf,
+        /// Got.
+        got: &'static str,
+        /// Expected.
+        expected: &'static str,
+    },
     /// There is nothing to lose.
     #[error("all {rows} sampled rows are zero, expected some that are not")]
     AllZero {
@@ -93,7 +103,7 @@ pub enum Error {
         /// The method.
         method: String,
         /// What it needs.
-        need: &'static str,
+        need: String,
     },
     /// No method has this name.
     #[error("no method matches {pattern:?}, expected a name such as {example}")]
@@ -129,6 +139,7 @@ impl Error {
             Error::Trace { .. } => "trace",
             Error::Columns { .. } => "columns",
             Error::Need { .. } => "need",
+            Error::Output { .. } => "output",
             Error::Method { .. } => "method",
             Error::Pattern { .. } => "pattern",
         }

@@ -10,12 +10,12 @@ use crate::allocate;
 use crate::error::Error;
 use crate::language_model::{Divergence, Evaluation, LanguageModel, Tokens, WindowDivergence};
 use crate::measure::Measures;
-use crate::method::{Allocation, Method, Subject};
+use crate::method::{Allocation, Method, Origin, Subject};
 use crate::noise;
 use crate::rows::Rows;
 use crate::table::{SourceTable, trace_counts, trace_ids};
 
-/// Rows that codebooks, components and global scales are fitted on.
+/// Rows that codebooks and components are fitted on; and of the samples that numbers of a whole table are of.
 pub const FIT_ROWS: u64 = 20_000;
 /// Seed of the rows to fit on.
 const FIT_SEED: u64 = 17;
@@ -53,7 +53,10 @@ pub struct LanguageModelHarness {
     evaluation: Evaluation,
     rows: Rows,
     fit: Rows,
+    /// Root mean square and largest magnitude of a sample of the table.
+    scale: (f64, f32),
     row_bytes: f64,
+    table_rows: u64,
     files: LanguageModelFiles,
 }
 
@@ -99,10 +102,21 @@ impl LanguageModelHarness {
     pub fn open(files: LanguageModelFiles, windows: usize) -> Result<LanguageModelHarness, Error> {
         let tokens = Tokens::read(&files.tokens, windows)?;
         let mut table = SourceTable::open(&files.table, &files.tensor)?;
-        let rows = table.read(&tokens.rows())?;
-        let fit = table.read(&noise::sample(table.len(), FIT_ROWS, FIT_SEED))?;
+        let ids = tokens.rows();
+        let rows = table.read(&ids)?;
+        let fit = table.read(&noise::sample_beside(table.len(), &ids, FIT_ROWS, FIT_SEED))?;
+        let any = table.read(&noise::sample(table.len(), FIT_ROWS, FIT_SEED))?;
         let evaluation = Evaluation::new(LanguageModel::read(&files.model)?, &tokens, &rows);
-        Ok(LanguageModelHarness { evaluation, rows, fit, row_bytes: table.row_bytes() as f64, files })
+        let (row_bytes, table_rows) = (table.row_bytes() as f64, table.len());
+        Ok(LanguageModelHarness {
+            evaluation,
+            rows,
+            fit,
+            scale: (any.rms(), any.largest()),
+            row_bytes,
+            table_rows,
+            files,
+        })
     }
 
     /// The evaluation itself.
@@ -115,6 +129,12 @@ impl LanguageModelHarness {
         &self.rows
     }
 
+    /// What methods may know of the table.
+    pub fn origin(&self) -> Origin<'_> {
+        let ((rms, largest), table_rows) = (self.scale, Some(self.table_rows));
+        Origin { fit: &self.fit, rms, largest, source_bytes: self.row_bytes, table_rows }
+    }
+
     /// Runs methods and appends their windows to a CSV file; methods that the file has already are left out, so that a
     /// run that was cut short goes on. `done` is told of each.
     ///
@@ -125,7 +145,7 @@ impl LanguageModelHarness {
             true => read(csv)?.into_iter().map(|found| found.method).collect(),
             false => BTreeSet::new(),
         };
-        let mut subject = Subject::new(&self.rows, &self.fit, self.row_bytes);
+        let mut subject = Subject::new(&self.rows, self.origin());
         for &method in methods.iter().filter(|method| !had.contains(&method.to_string())) {
             if let Method::Allocated { rate, .. } = method {
                 subject.allocate(self.allocation(rate)?);

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use condprog_eval::harness::{self, LanguageModelFiles, LanguageModelHarness};
-use condprog_eval::report::{Options, Report, Sample, kl_comparisons, kl_lines, write_csv};
-use condprog_eval::table::trace_ids;
+use condprog_eval::report::{Folder, Options, Report, Sample, kl_comparisons, kl_lines, write_csv};
+use condprog_eval::table::{SourceTable, trace_ids};
 use condprog_eval::{Error, Method};
 use lexopt::prelude::*;
 
 const USAGE: &str = "\
 usage: condprog-eval table FILE --tensor NAME -o FOLDER [--trace FILE] [--kl FILE.csv] [--columns N] [--sample N]
-                           [--seed N]
-       condprog-eval gaussian DIM -o FOLDER [--sample N] [--seed N]
+                           [--seed N] [--force]
+       condprog-eval gaussian DIM -o FOLDER [--sample N] [--seed N] [--force]
        condprog-eval kl FOLDER -o FILE.csv [--windows N]
        condprog-eval kl-summary FILE.csv -o FOLDER
 
@@ -29,7 +29,8 @@ kl-summary  means and 95 % intervals of such a file, over all domains and in eac
 --trace FILE         safetensors file with an I32 or I64 tensor of row ids
 --columns N          only the first N values of each row
 --kl FILE.csv        what kl has written, to be shown with the rest
---windows N          windows per domain (8)";
+--windows N          windows per domain (8)
+--force              overwrite an earlier report";
 
 fn main() -> ExitCode {
     match run() {
@@ -65,7 +66,7 @@ impl From<Error> for Failure {
 fn run() -> Result<(), Failure> {
     let mut parser = lexopt::Parser::from_env();
     let mut values: Vec<String> = Vec::new();
-    let (mut out, mut tensor, mut windows) = (None::<PathBuf>, None::<String>, 8usize);
+    let (mut out, mut tensor, mut windows, mut force) = (None::<PathBuf>, None::<String>, 8usize, false);
     let mut options = Options::default();
     while let Some(argument) = parser.next()? {
         match argument {
@@ -74,6 +75,7 @@ fn run() -> Result<(), Failure> {
                 return Ok(());
             }
             Short('o') | Long("output") => out = Some(parser.value()?.into()),
+            Long("force") => force = true,
             Long("windows") => windows = parser.value()?.parse()?,
             Long("methods") => options.methods = Method::matching(parser.value()?.string()?.split(','))?,
             Long("tensor") => tensor = Some(parser.value()?.string()?),
@@ -94,14 +96,17 @@ fn run() -> Result<(), Failure> {
     match values.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["table", file] => {
             let tensor = tensor.ok_or_else(|| usage("no table: expected --tensor"))?;
-            report(Sample::of_table(Path::new(file), &tensor, &options)?, &options, &out)
+            let inputs: Vec<&Path> = [Path::new(file)].into_iter().chain(options.kl.as_deref()).collect();
+            let folder = Folder::claim(&out, force, &inputs)?;
+            report(Sample::of_table(SourceTable::open(Path::new(file), &tensor)?, &options)?, &options, &folder)
         }
         ["gaussian", dim] => {
             let dim: usize = dim.parse().map_err(|_| usage("DIM is no number"))?;
             if dim == 0 {
                 return Err(usage("DIM expects at least 1"));
             }
-            report(Sample::gaussian(options.sample as usize, dim, options.seed), &options, &out)
+            let folder = Folder::claim(&out, force, &[])?;
+            report(Sample::gaussian(options.sample as usize, dim, options.seed), &options, &folder)
         }
         ["kl", folder] => kl(Path::new(folder), &out, windows, &options.methods),
         ["kl-summary", file] => {
@@ -113,9 +118,12 @@ fn run() -> Result<(), Failure> {
     }
 }
 
-fn report(sample: Sample, options: &Options, out: &Path) -> Result<(), Failure> {
+fn report(sample: Sample, options: &Options, folder: &Folder) -> Result<(), Failure> {
     let report = Report::of(sample, options, |step| eprintln!("{}", step.method))?;
-    report.write(out)?;
+    for group in &report.left_out {
+        eprintln!("not measured: {}: {}", group.methods.join(", "), group.reason);
+    }
+    report.write(folder)?;
     Ok(())
 }
 

@@ -67,6 +67,20 @@ pub fn sample(bound: u64, count: u64, seed: u64) -> Vec<u64> {
     chosen.into_iter().collect()
 }
 
+/// `count` different numbers in `0..bound` that are not among `taken`, which ascend; as many as there are when there are
+/// fewer. Ascending.
+pub fn sample_beside(bound: u64, taken: &[u64], count: u64, seed: u64) -> Vec<u64> {
+    let mut passed = 0;
+    let free = sample(bound - taken.len() as u64, count, seed);
+    let number = |rank: u64| {
+        while taken.get(passed).is_some_and(|&taken| taken <= rank + passed as u64) {
+            passed += 1;
+        }
+        rank + passed as u64
+    };
+    free.into_iter().map(number).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +110,17 @@ mod tests {
         assert!((mean - 499.5).abs() < 100.0, "{mean}");
         assert_eq!(sample(5, 9, 0), [0, 1, 2, 3, 4]);
         assert_ne!(sample(1_000, 100, 4), ids);
+    }
+
+    #[test]
+    fn a_second_sample_has_nothing_of_the_first() {
+        for (first, second) in [(0, 10), (300, 400), (500, 500), (999, 5), (1_000, 5)] {
+            let taken = sample(1_000, first, 1);
+            let beside = sample_beside(1_000, &taken, second, 2);
+            assert_eq!(beside.len() as u64, second.min(1_000 - first));
+            assert!(beside.is_sorted_by(|a, b| a < b) && beside.last().is_none_or(|&last| last < 1_000));
+            assert!(beside.iter().all(|id| taken.binary_search(id).is_err()));
+        }
+        assert_eq!(sample_beside(8, &[0, 1, 4, 7], 9, 0), [2, 3, 5, 6]);
     }
 }

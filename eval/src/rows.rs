@@ -83,6 +83,11 @@ impl Rows {
         Rows::new(self.dim, places.iter().flat_map(|&place| self.row(place)).copied().collect())
     }
 
+    /// Largest magnitude of all values; 0 without rows.
+    pub fn largest(&self) -> f32 {
+        self.values.iter().fold(0.0, |largest, value| value.abs().max(largest))
+    }
+
     /// Root mean square of all values; 0 without rows.
     pub fn rms(&self) -> f64 {
         (energy(&self.values) / self.values.len().max(1) as f64).sqrt()

@@ -25,7 +25,17 @@ impl SourceTable {
     /// # Errors
     /// [`Error::Table`] when the file or the tensor cannot be read.
     pub fn open(path: &Path, tensor: &str) -> Result<SourceTable, Error> {
-        Ok(SourceTable { rows: Checkpoint::open(path)?.table(tensor)? })
+        Ok(Checkpoint::open(path)?.table(tensor)?.into())
+    }
+
+    /// Its name: that of its tensor, or what its tensors are called together.
+    pub fn name(&self) -> &str {
+        &self.rows.info().name
+    }
+
+    /// Tensors that it is joined from.
+    pub fn tensors(&self) -> usize {
+        self.rows.info().parts.len()
     }
 
     /// Rows of the table.
@@ -80,6 +90,13 @@ impl SourceTable {
             }
         }
         Ok(Rows::new(dim, values))
+    }
+}
+
+impl From<TableRows> for SourceTable {
+    /// A table of a checkpoint, in however many tensors and files.
+    fn from(rows: TableRows) -> SourceTable {
+        SourceTable { rows }
     }
 }
 

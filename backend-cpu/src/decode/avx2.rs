@@ -45,7 +45,8 @@ pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mu
         let add = _mm256_set1_epi8(add as i8);
         let hashes = Hashes::new(plan, code, scale.variant());
         for (group, out) in out.chunks_mut(GROUP).enumerate() {
-            let (h0, h1) = hashes.group(group);
+            // SAFETY: a row of `dim` values is as many groups as its hashes have.
+            let (h0, h1) = unsafe { hashes.group(group) };
             let index = index(h0, h1);
             let sign = _mm256_and_si256(index, _mm256_set1_epi8(i8::MIN));
             let [low, high] = look_up(&planes, index);
@@ -86,7 +87,8 @@ pub(super) unsafe fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scr
         let alpha = _mm256_set1_ps(scale.alpha() as f32);
         let hashes = Hashes::new(plan, code, scale.variant());
         for (group, out) in out.chunks_mut(GROUP).enumerate() {
-            let (h0, h1) = hashes.group(group);
+            // SAFETY: a row of `dim` values is as many groups as its hashes have.
+            let (h0, h1) = unsafe { hashes.group(group) };
             let index = index(h0, h1);
             let [magnitudes] = look_up(&levels, index);
             let negative = _mm256_cmpgt_epi8(_mm256_setzero_si256(), index);
@@ -207,11 +209,14 @@ impl<'a> Hashes<'a> {
 
     /// The hashes of the 32 states of a group: values 0..8 and 8..16 in the lanes of the first vector, 16..24 and
     /// 24..32 in those of the second. [`index`] and `unpack` keep each lane together.
+    ///
+    /// # Safety
+    /// `group` must be below the number of groups of the row, `dim` by [`GROUP`] rounded up.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn group(&self, group: usize) -> (__m256i, __m256i) {
+    unsafe fn group(&self, group: usize) -> (__m256i, __m256i) {
         debug_assert!(group < self.groups);
-        // SAFETY: `new` has checked that all lanes of all groups have 16 bytes; callers go through the groups of a row.
+        // SAFETY: `new` has checked that all lanes of all groups have 16 bytes, and this is one of them.
         unsafe {
             let code = self.code.as_ptr().add(group * self.plan.group_bytes);
             (self.lanes(code, 0), self.lanes(code, 2))

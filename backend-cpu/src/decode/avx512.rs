@@ -57,7 +57,8 @@ fn rows16_of<const VECTOR: bool>(plan: &Plan, records: &[&[u8]], half: Half, out
         let hashes = Hashes::<VECTOR>::new(plan, &record, scratch);
         let (mut pairs, tail) = (out.chunks_exact_mut(2 * GROUP), dim / GROUP & !1);
         for (pair, out) in pairs.by_ref().enumerate() {
-            let (h0, h1) = (hashes.group(2 * pair), hashes.group(2 * pair + 1));
+            // SAFETY: both groups have all their values in the row of `dim`.
+            let (h0, h1) = unsafe { (hashes.group(2 * pair), hashes.group(2 * pair + 1)) };
             let (v0, v1) = look_up(low, high, h0, h1);
             // SAFETY: there is room for twice 32 values.
             unsafe {
@@ -66,7 +67,8 @@ fn rows16_of<const VECTOR: bool>(plan: &Plan, records: &[&[u8]], half: Half, out
             }
         }
         for (group, out) in (tail..).zip(pairs.into_remainder().chunks_mut(GROUP)) {
-            let hash = hashes.group(group);
+            // SAFETY: the groups behind the last pair, of which at least the first value is in the row.
+            let hash = unsafe { hashes.group(group) };
             let (values, _) = look_up(low, high, hash, hash);
             let mask = !0 >> (GROUP - out.len());
             // SAFETY: masked to the values there is room for.
@@ -122,7 +124,8 @@ fn rows32_of<const VECTOR: bool>(plan: &Plan, records: &[&[u8]], out: &mut [f32]
         let alpha = _mm512_set1_ps(record.scale.alpha() as f32);
         let hashes = Hashes::<VECTOR>::new(plan, &record, scratch);
         for (group, out) in out.chunks_mut(GROUP).enumerate() {
-            let h = hashes.group(group);
+            // SAFETY: a row of `dim` values is as many groups as its hashes have.
+            let h = unsafe { hashes.group(group) };
             let magnitudes = _mm512_permutex2var_epi8(levels[0], _mm512_srli_epi16(h, 8), levels[1]);
             let magnitudes = _mm512_and_si512(magnitudes, _mm512_set1_epi16(0x00ff));
             let mut values = [0.0f32; GROUP];
@@ -194,12 +197,15 @@ impl<'a, const VECTOR: bool> Hashes<'a, VECTOR> {
     }
 
     /// The hashes of the 32 states of a group.
+    ///
+    /// # Safety
+    /// `group` must be below the number of groups of the row, `dim` by [`GROUP`] rounded up.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
-    fn group(&self, group: usize) -> __m512i {
+    unsafe fn group(&self, group: usize) -> __m512i {
         debug_assert!(group < self.groups);
-        // SAFETY: `new` has checked both slices for all groups; callers go through the groups of a row. Shuffles are
-        // 64 aligned bytes each.
+        // SAFETY: `new` has checked both slices for all groups, of which this is one. Shuffles are 64 aligned bytes
+        // each.
         let (code, first, third) = unsafe {
             let shuffle = self.shuffles.as_ptr().add(if VECTOR { group } else { 0 });
             let code = if VECTOR {

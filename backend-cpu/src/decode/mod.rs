@@ -21,6 +21,7 @@ use rayon::prelude::*;
 
 use crate::level::{Level, UnsupportedLevel};
 use plan::{Plan, Scratch};
+use stream::Value;
 
 /// Rows whose records are fetched together.
 const BLOCK: usize = 16;
@@ -105,12 +106,7 @@ impl<'a> CpuDecoder<'a> {
     }
 
     /// Decodes a request into `out`, in chunks on several threads where it is large.
-    fn run<T: Default + Copy + Send>(
-        &self,
-        ids: &[i64],
-        out: &mut [T],
-        rows: impl Fn(&Plan, &[&[u8]], &mut [T], &mut Scratch) + Sync,
-    ) {
+    fn run<T: Value>(&self, ids: &[i64], out: &mut [T], rows: impl Fn(&Plan, &[&[u8]], &mut [T], &mut Scratch) + Sync) {
         let dim = self.table.shape().dim as usize;
         let staged = if size_of_val::<[T]>(out) < STREAM_BYTES { 0 } else { BLOCK * dim };
         let worker = || Worker { staging: vec![T::default(); staged], ..Worker::default() };
@@ -122,7 +118,7 @@ impl<'a> CpuDecoder<'a> {
         });
     }
 
-    fn chunk<T: Default + Copy>(
+    fn chunk<T: Value>(
         &self,
         ids: &[i64],
         out: &mut [T],

@@ -1,16 +1,30 @@
 //! Copies that go to memory past the caches.
 
+/// Bytes that go to memory together.
+const LINE: usize = 64;
+
+/// A number of decoded rows.
+///
+/// # Safety
+/// A value has no padding, and a line holds a whole number of them.
+pub(super) unsafe trait Value: Copy + Default + Send {}
+
+// SAFETY: two bytes, all of them the number's.
+unsafe impl Value for u16 {}
+// SAFETY: four bytes, all of them the number's.
+unsafe impl Value for f32 {}
+
 /// Copies `from` to `to` with stores that do not read the lines they write. For large outputs only: whoever reads them
 /// next finds them in memory. Other threads see them after [`finish`].
 ///
 /// # Panics
 /// When the lengths differ.
-pub(super) fn copy<T: Copy>(from: &[T], to: &mut [T]) {
+pub(super) fn copy<T: Value>(from: &[T], to: &mut [T]) {
+    const { assert!(LINE.is_multiple_of(size_of::<T>()), "lines of whole values") }
     assert_eq!(from.len(), to.len(), "length");
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-        const LINE: usize = 64;
         // Whole lines of the target; what is before and after them is stored as usual.
         let head = to.as_ptr().align_offset(LINE).min(to.len());
         let per_line = LINE / size_of::<T>();
@@ -20,8 +34,8 @@ pub(super) fn copy<T: Copy>(from: &[T], to: &mut [T]) {
         to[tail..].copy_from_slice(&from[tail..]);
         let (from, to) = (from[head..tail].as_ptr().cast::<__m128i>(), to[head..tail].as_mut_ptr().cast::<__m128i>());
         for piece in 0..lines * (LINE / size_of::<__m128i>()) {
-            // SAFETY: both slices are `lines` whole lines, the target's aligned to one; T is plain numbers without
-            // padding; every x86-64 CPU has SSE2.
+            // SAFETY: both slices are `lines` whole lines, the target's aligned to one; a `Value` has no padding; every
+            // x86-64 CPU has SSE2.
             unsafe { _mm_stream_si128(to.add(piece), _mm_loadu_si128(from.add(piece))) }
         }
     }

@@ -16,25 +16,25 @@ use crate::memory::{DeviceMemory, PinnedMemory};
 const WARM_UP: usize = 5;
 
 pub(super) struct Kit {
-    device: Device,
     stream: Stream,
     fill: sys::CUfunction,
     gather_256: sys::CUfunction,
     gather_512: sys::CUfunction,
     // After the functions' last use.
     _module: Module,
+    device: Device,
 }
 
 impl Kit {
     pub(super) fn new(device: &Device) -> Result<Kit, CudaError> {
         let module = Module::load(device.context().clone(), BENCH_PTX)?;
         Ok(Kit {
-            device: device.clone(),
             stream: Stream::new(device.context())?,
             fill: module.function("fill")?,
             gather_256: module.function("gather_256")?,
             gather_512: module.function("gather_512")?,
             _module: module,
+            device: device.clone(),
         })
     }
 
@@ -77,8 +77,11 @@ impl Kit {
         self.stream.synchronize()
     }
 
-    /// Enqueues a gather of rows of 256 or 512 bytes. Every id must name a row.
-    pub(super) fn gather(
+    /// Enqueues a gather of rows of 256 or 512 bytes.
+    ///
+    /// # Safety
+    /// `ids` must be the address of `count` ids of rows of the table, which must live until the stream is waited for.
+    pub(super) unsafe fn gather(
         &self,
         table: &DeviceMemory,
         row_bytes: u64,
@@ -86,25 +89,29 @@ impl Kit {
         out: &DeviceMemory,
         count: u64,
     ) -> Result<(), CudaError> {
+        assert!(count * row_bytes <= out.bytes() as u64, "room for {count} rows of {row_bytes} bytes");
         let function = if row_bytes == 512 { self.gather_512 } else { self.gather_256 };
         let (mut table, mut ids, mut out, mut count) = (table.address(), ids, out.address(), count);
         let threads = count * row_bytes / 16;
         let mut parameters =
             [(&raw mut table).cast(), (&raw mut ids).cast(), (&raw mut out).cast(), (&raw mut count).cast()];
-        // SAFETY: a gather takes three addresses and a number; the caller keeps the memory until it has waited.
+        // SAFETY: a gather takes three addresses and a number; the caller vouches for the ids, and memory waits for the
+        // context before it is freed.
         unsafe { self.launch(function, threads, &mut parameters) }
     }
 
     pub(super) fn copy_on_device(&self, from: &DeviceMemory, to: &DeviceMemory, bytes: usize) -> Result<(), CudaError> {
+        assert!(bytes <= from.bytes() && bytes <= to.bytes(), "{bytes} bytes on both sides");
         self.bind()?;
-        // SAFETY: both allocations are that long, and live until the stream is waited for.
+        // SAFETY: both allocations are that long, and wait for the context before they are freed.
         unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, self.stream()) }
             .map_err(CudaError::doing("copying on the device"))
     }
 
     pub(super) fn copy_from_host(&self, from: &PinnedMemory, to: &DeviceMemory, bytes: usize) -> Result<(), CudaError> {
+        assert!(bytes <= to.bytes(), "room for {bytes} bytes");
         self.bind()?;
-        // SAFETY: the destination is that long; both live until the stream is waited for.
+        // SAFETY: the destination is that long; both wait for the context before they are freed.
         unsafe { result::memcpy_htod_async(to.address(), &from.bytes()[..bytes], self.stream()) }
             .map_err(CudaError::doing("copying to the device"))
     }

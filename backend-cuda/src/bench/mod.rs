@@ -257,8 +257,11 @@ impl Bench<'_> {
         self.kit.fill(&table)?;
         for &tokens in &self.options.tokens {
             let request = self.request(tokens, rows, row_bytes)?;
-            let enqueue =
-                |set: usize| self.kit.gather(&table, row_bytes, request.ids(set), &request.out, request.count as u64);
+            let enqueue = |set: usize| {
+                let (ids, count) = (request.ids(set), request.count as u64);
+                // SAFETY: the sets have ids below the number of rows, and live until the stream is waited for.
+                unsafe { self.kit.gather(&table, row_bytes, ids, &request.out, count) }
+            };
             enqueue(0)?;
             let exact = self.check(&request, row_bytes as usize, |row, out| {
                 out.copy_from_slice(&bytes_at(row * row_bytes, row_bytes as usize));

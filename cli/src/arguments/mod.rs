@@ -413,12 +413,19 @@ pub(crate) struct Bench {
 #[cfg(feature = "eval")]
 #[derive(Debug, Args)]
 pub(crate) struct Eval {
-    /// The safetensors file with the table
-    #[arg(value_name = "TABLE.safetensors")]
+    /// The checkpoint with the table: a safetensors file, an index, or a folder with an index or one file
+    #[arg(value_name = "CHECKPOINT")]
     pub(crate) input: PathBuf,
-    /// The table
+    /// The table, by the name of its tensor, or that of a table which a known model has in several tensors. Default: the
+    /// only one there is
     #[arg(long, value_name = "NAME")]
-    pub(crate) tensor: String,
+    pub(crate) tensor: Option<String>,
+    /// Tensors that are the table, in the order of the numbers in their names
+    #[arg(long, value_name = "TABLE=GLOB", value_parser = join_tensors, conflicts_with = "tensor")]
+    pub(crate) join_tensors: Option<(String, String)>,
+    /// The tensor with the scales of the table, where its name or place does not tell
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scale_tensor: Option<String>,
     /// Ids in the order in which rows were asked for: also weigh rows by how often they are. The same files as for
     /// rows --ids-file; ids that name no row are passed over
     #[arg(long, value_name = "F")]

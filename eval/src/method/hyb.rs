@@ -3,8 +3,6 @@
 //! A state `s` gives `h = s(s + 1) mod 2^16`; bits 14..6 of `h` choose a pair, bit 15 flips the sign of its first
 //! value. Two-pass tail-biting Viterbi search over binary32 metrics.
 
-use std::sync::LazyLock;
-
 use half::bf16;
 use rayon::prelude::*;
 
@@ -28,15 +26,24 @@ type Lanes = [f32; LANES];
 
 /// The table: k-means over seeded Gaussian pairs, folded onto a positive first value since the sign is free, and
 /// scaled so that the values of all states have deviation 1.
-static TABLE: LazyLock<Vec<[f32; 2]>> = LazyLock::new(|| {
-    let mut noise = Noise::new(0x5eed);
-    let points: Vec<[f32; 2]> = (0..1 << 18).map(|_| [noise.normal().abs() as f32, noise.normal() as f32]).collect();
-    let book = Codebook::train(&points, PAIRS, 40, 1);
-    let value = |index: usize| book.centres()[index & (PAIRS - 1)];
-    let energy: f64 = (0..STATES).flat_map(|s| value(pair_index(s as u16)).map(|v| f64::from(v).powi(2))).sum();
-    let unit = (energy / (2 * STATES) as f64).sqrt();
-    book.centres().iter().map(|pair| pair.map(|v| (f64::from(v) / unit) as f32)).collect()
-});
+///
+/// A value that is made before the threads start, not a static that the first of them makes: making it takes the threads
+/// of the pool, all of which may be waiting for it then.
+#[derive(Debug)]
+pub(super) struct Pairs(Vec<[f32; 2]>);
+
+impl Pairs {
+    pub(super) fn new() -> Pairs {
+        let mut noise = Noise::new(0x5eed);
+        let points: Vec<[f32; 2]> =
+            (0..1 << 18).map(|_| [noise.normal().abs() as f32, noise.normal() as f32]).collect();
+        let book = Codebook::train(&points, PAIRS, 40, 1);
+        let value = |index: usize| book.centres()[index & (PAIRS - 1)];
+        let energy: f64 = (0..STATES).flat_map(|s| value(pair_index(s as u16)).map(|v| f64::from(v).powi(2))).sum();
+        let unit = (energy / (2 * STATES) as f64).sqrt();
+        Pairs(book.centres().iter().map(|pair| pair.map(|v| (f64::from(v) / unit) as f32)).collect())
+    }
+}
 
 /// Index of a state's pair among the 1,024 signed ones: bit 9 is the sign.
 fn pair_index(state: u16) -> usize {
@@ -50,9 +57,9 @@ fn pair(table: &[[f32; 2]], index: usize) -> [f32; 2] {
 }
 
 /// Codes rows by the trellis and scales them: `half_bits` is the rate in half bits per value, 2 to 8.
-pub(super) fn restore(rows: &Rows, half_bits: u32, rule: Rule, global: f64) -> Result<Rows, Error> {
+pub(super) fn restore(rows: &Rows, pairs: &Pairs, half_bits: u32, rule: Rule, global: f64) -> Result<Rows, Error> {
     let dim = rows.dim();
-    let need = |need| Err(Error::Need { method: "the HYB trellis".into(), need });
+    let need = |need: &str| Err(Error::Need { method: "the HYB trellis".into(), need: need.into() });
     if !dim.is_multiple_of(2) || (dim as u32 / 2 * half_bits) < STATE_BITS {
         return need("an even row width and codes of at least 16 bits");
     }
@@ -63,7 +70,7 @@ pub(super) fn restore(rows: &Rows, half_bits: u32, rule: Rule, global: f64) -> R
     let mut out = vec![0.0; rows.values().len()];
     let chunks = out.par_chunks_mut(LANES * dim).zip(rows.values().par_chunks(LANES * dim));
     chunks.for_each_init(
-        || Search::new(dim / 2, half_bits),
+        || Search::new(pairs, dim / 2, half_bits),
         |search, (out, rows)| {
             search.code(rows, unit, out);
             for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
@@ -75,8 +82,8 @@ pub(super) fn restore(rows: &Rows, half_bits: u32, rule: Rule, global: f64) -> R
     Ok(Rows::new(dim, out))
 }
 
-struct Search {
-    table: &'static [[f32; 2]],
+struct Search<'a> {
+    table: &'a [[f32; 2]],
     /// Steps of a row, and bits by which each shifts the state.
     steps: usize,
     shift: u32,
@@ -88,13 +95,14 @@ struct Search {
     branch: Vec<Lanes>,
 }
 
-impl Search {
-    fn new(steps: usize, shift: u32) -> Search {
+impl<'a> Search<'a> {
+    fn new(pairs: &'a Pairs, steps: usize, shift: u32) -> Search<'a> {
+        let table = &pairs.0[..];
         let survivors = STATES >> shift;
         let state = |j: usize, hi: usize| hi << (STATE_BITS - shift) | j;
         let pairs = (0..STATES).map(|i| pair_index(state(i >> shift, i & ((1 << shift) - 1)) as u16) as u16).collect();
         Search {
-            table: &TABLE,
+            table,
             steps,
             shift,
             pairs,
@@ -194,8 +202,9 @@ mod tests {
 
     #[test]
     fn paths_bite_their_tails() {
+        let pairs = Pairs::new();
         for half_bits in [2, 3, 4, 6, 8] {
-            let mut search = Search::new(16, half_bits);
+            let mut search = Search::new(&pairs, 16, half_bits);
             let rows = Rows::gaussian(5, 32, 2);
             let mut out = vec![0.0; rows.values().len()];
             search.code(rows.values(), |_| 1.0, &mut out);
@@ -216,7 +225,7 @@ mod tests {
     fn error_of_gaussian_rows_is_that_of_the_code() {
         // At 2 bits, lengths restored: 0.0707 to 0.0717 by table, and 0.0625 is the bound.
         let rows = Rows::gaussian(96, 256, 3);
-        let restored = restore(&rows, 4, Rule::Norm, 1.0).unwrap();
+        let restored = restore(&rows, &Pairs::new(), 4, Rule::Norm, 1.0).unwrap();
         let error: f64 = rows
             .iter()
             .zip(restored.iter())
@@ -231,7 +240,7 @@ mod tests {
 
     #[test]
     fn rows_of_zeros_stay_zeros() {
-        let restored = restore(&Rows::new(32, vec![0.0; 64]), 4, Rule::Norm, 1.0).unwrap();
+        let restored = restore(&Rows::new(32, vec![0.0; 64]), &Pairs::new(), 4, Rule::Norm, 1.0).unwrap();
         assert!(restored.values().iter().all(|&v| v == 0.0));
     }
 }

@@ -298,32 +298,46 @@ pub struct Allocation {
 pub struct Restored {
     /// The rows, binary32.
     pub rows: Rows,
-    /// Bytes that each row takes.
+    /// Bytes that each row takes, its share of `shared_bytes` among the rows of the table included.
     pub row_bytes: f64,
     /// Bytes that the table takes besides its rows: codebooks, components, programs.
     pub shared_bytes: u64,
 }
 
+/// What methods may know of the table that rows under test are of.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Rows to fit codebooks and components on, none of them under test: a codebook does well on what it was fitted to,
+    /// and the table has many more rows than it. Methods that need more of them than there are cannot be measured.
+    pub fit: &'a Rows,
+    /// Root mean square of the table's values, for methods with one scale for all rows: a single number is not fitted to
+    /// a row, so it may be of any sample.
+    pub rms: f64,
+    /// Largest magnitude of a sample, for the same.
+    pub largest: f32,
+    /// Bytes per row in the source.
+    pub source_bytes: f64,
+    /// Rows of the table, among which its codebooks are shared; `None` where rows stand for a table without end.
+    pub table_rows: Option<u64>,
+}
+
 /// Rows under test, and what methods may know of their table.
 pub struct Subject<'a> {
-    /// The rows.
     rows: &'a Rows,
-    /// Rows of the same table to fit codebooks, components and global scales on.
-    fit: &'a Rows,
-    /// Bytes per row in the source.
-    source_bytes: f64,
+    origin: Origin<'a>,
     allocation: Option<Allocation>,
     codes: HashMap<(Rate, u8, u16), Codes>,
+    pairs: Option<hyb::Pairs>,
 }
 
 impl<'a> Subject<'a> {
-    /// Rows under test, and rows of the same table to fit on.
+    /// Rows under test, and where they come from.
     ///
     /// # Panics
     /// When the widths differ.
-    pub fn new(rows: &'a Rows, fit: &'a Rows, source_bytes: f64) -> Subject<'a> {
-        assert_eq!(rows.dim(), fit.dim(), "row widths");
-        Subject { rows, fit, source_bytes, allocation: None, codes: HashMap::new() }
+    pub fn new(rows: &'a Rows, origin: Origin<'a>) -> Subject<'a> {
+        assert_eq!(rows.dim(), origin.fit.dim(), "row widths");
+        Subject { rows, origin, allocation: None, codes: HashMap::new(), pairs: None }
     }
 
     /// Gives the rates that [`Method::Allocated`] uses.
@@ -345,11 +359,21 @@ impl<'a> Subject<'a> {
     /// # Errors
     /// When the method cannot code the rows, or needs what was not given.
     pub fn restore(&mut self, method: Method) -> Result<Restored, Error> {
-        let (rows, fit, dim) = (self.rows, self.fit, self.rows.dim());
+        let mut restored = self.restore_alone(method)?;
+        if let Some(rows) = self.origin.table_rows {
+            restored.row_bytes += restored.shared_bytes as f64 / rows as f64;
+        }
+        Ok(restored)
+    }
+
+    /// As [`Subject::restore`], but what is stored once is not shared out yet.
+    fn restore_alone(&mut self, method: Method) -> Result<Restored, Error> {
+        let (rows, dim) = (self.rows, self.rows.dim());
+        let Origin { fit, rms, .. } = self.origin;
         let packed = |bits: u32, more: u64| ((dim as u64 * u64::from(bits)).div_ceil(8) + more) as f64;
         let simple = |rows: Rows, row_bytes: f64| Ok(Restored { rows, row_bytes, shared_bytes: 0 });
         match method {
-            Method::Source => simple(rows.clone(), self.source_bytes),
+            Method::Source => simple(rows.clone(), self.origin.source_bytes),
             Method::Zero => simple(Rows::new(dim, vec![0.0; rows.values().len()]), 0.0),
             Method::Rtn { bits, grid, clip } => {
                 let parameters = if grid == Grid::Symmetric { 2 } else { 4 };
@@ -359,8 +383,7 @@ impl<'a> Subject<'a> {
                 simple(fp::Mxfp4 { search }.restore(rows), packed(4, dim.div_ceil(fp::MX_BLOCK) as u64))
             }
             Method::Nvfp4 { search } => {
-                let largest = |rows: &Rows| rows.values().iter().fold(0.0f32, |largest, v| largest.max(v.abs()));
-                let format = fp::Nvfp4::of_largest(largest(fit).max(largest(rows)), search);
+                let format = fp::Nvfp4::of_largest(self.origin.largest.max(rows.largest()), search);
                 let row_bytes = packed(4, dim.div_ceil(fp::NV_BLOCK) as u64);
                 Ok(Restored { rows: format.restore(rows), row_bytes, shared_bytes: 4 })
             }
@@ -371,20 +394,28 @@ impl<'a> Subject<'a> {
                 Ok(Restored { rows, row_bytes: packed(bits, 2), shared_bytes })
             }
             Method::Vq { values } => {
+                let need = |need: String| Err(Error::Need { method: method.to_string(), need });
                 if !dim.is_multiple_of(8) {
-                    return Err(Error::Need { method: method.to_string(), need: "a row width that 8 divides" });
+                    return need("a row width that 8 divides".into());
+                }
+                if !matches!(values, 2 | 4 | 8) {
+                    return need("vectors of 2, 4 or 8 values".into());
+                }
+                let least = (scalar::least_vectors(values) * u64::from(values)).div_ceil(dim as u64);
+                if (fit.len() as u64) < least {
+                    return need(rows_to_fit(least, fit.len()));
                 }
                 let restored = match values {
                     2 => scalar::restore_vq::<2>(rows, fit, SEED),
                     4 => scalar::restore_vq::<4>(rows, fit, SEED),
-                    8 => scalar::restore_vq::<8>(rows, fit, SEED),
-                    _ => return Err(Error::Need { method: method.to_string(), need: "vectors of 2, 4 or 8 values" }),
+                    _ => scalar::restore_vq::<8>(rows, fit, SEED),
                 };
                 let shared_bytes = (2 * u64::from(values)) << (2 * values);
                 Ok(Restored { rows: restored, row_bytes: packed(2, 2), shared_bytes })
             }
             Method::Hyb { half_bits, rule } => {
-                let restored = hyb::restore(rows, half_bits, rule, fit.rms())?;
+                let pairs = self.pairs.get_or_insert_with(hyb::Pairs::new);
+                let restored = hyb::restore(rows, pairs, half_bits, rule, rms)?;
                 let row_bytes = (dim as u64 * u64::from(half_bits)).div_ceil(16) + 2;
                 // 512 pairs of binary16.
                 Ok(Restored { rows: restored, row_bytes: row_bytes as f64, shared_bytes: 2048 })
@@ -392,7 +423,8 @@ impl<'a> Subject<'a> {
             Method::Qtip { half_bits } => {
                 let rotation = Rotation::new(dim, SEED);
                 let rotated = rows.map(|row, out| rotation.forward(row, out));
-                let coded = hyb::restore(&rotated, half_bits, Rule::Global, fit.rms())?;
+                let pairs = self.pairs.get_or_insert_with(hyb::Pairs::new);
+                let coded = hyb::restore(&rotated, pairs, half_bits, Rule::Global, rms)?;
                 let restored = coded.map(|row, out| rotation.inverse(row, out));
                 let row_bytes = (dim as u64 * u64::from(half_bits)).div_ceil(16);
                 // The table, the signs and the scale.
@@ -421,10 +453,11 @@ impl<'a> Subject<'a> {
     }
 
     fn restore_cp(&mut self, rate: Rate, effort: u8, rule: Rule, before: Before, gain: u16) -> Result<Restored, Error> {
-        let (rows, fit, dim) = (self.rows, self.fit, self.rows.dim());
-        let code = |rows: &Rows, fit: &Rows| match rule {
+        let (rows, dim) = (self.rows, self.rows.dim());
+        let Origin { fit, rms, .. } = self.origin;
+        let code = |rows: &Rows, rms: f64| match rule {
             Rule::Global => {
-                let (codes, scale) = Codes::of_rows(rows, rate, effort, fit.rms())?;
+                let (codes, scale) = Codes::of_rows(rows, rate, effort, rms)?;
                 codes.restore(rows, cp::scale_rule(rule, scale))
             }
             _ => Codes::of_directions(rows, rate, effort, gain)?.restore(rows, cp::scale_rule(rule, Scale::ZERO)),
@@ -435,20 +468,25 @@ impl<'a> Subject<'a> {
                 let rule = cp::scale_rule(rule, Scale::ZERO);
                 (self.codes(rate, effort, gain)?.restore(rows, rule)?, record_bytes, 0)
             }
-            Before::Nothing => (code(rows, fit)?, record_bytes, 0),
+            Before::Nothing => (code(rows, rms)?, record_bytes, 0),
             Before::Rotation => {
                 let rotation = Rotation::new(dim, SEED);
-                let forward = |rows: &Rows| rows.map(|row, out| rotation.forward(row, out));
-                let coded = code(&forward(rows), &forward(fit))?;
+                // Lengths stay as they are, so the root mean square does.
+                let coded = code(&rows.map(|row, out| rotation.forward(row, out)), rms)?;
                 (coded.map(|row, out| rotation.inverse(row, out)), record_bytes, dim.div_ceil(8) as u64)
             }
             Before::Components(count) => {
+                // With fewer, directions that the rows do not have are made up.
+                if fit.len() < dim {
+                    let method = Method::Cp { rate, effort, rule, before, gain }.to_string();
+                    return Err(Error::Need { method, need: rows_to_fit(dim as u64, fit.len()) });
+                }
                 let principal = Principal::of(fit, usize::from(count), true);
                 let part = principal.project(rows);
                 let residual = |rows: &Rows, part: &Rows| {
                     Rows::new(dim, rows.values().iter().zip(part.values()).map(|(row, part)| row - part).collect())
                 };
-                let coded = code(&residual(rows, &part), &residual(fit, &principal.project(fit)))?;
+                let coded = code(&residual(rows, &part), residual(fit, &principal.project(fit)).rms())?;
                 let sum = coded.values().iter().zip(part.values()).map(|(code, part)| code + part).collect();
                 let count = u64::from(count);
                 (Rows::new(dim, sum), record_bytes + 2 * count, (count + 1) * dim as u64 * 2)
@@ -460,7 +498,7 @@ impl<'a> Subject<'a> {
 
     fn restore_allocated(&mut self, method: Method, rule: Rule) -> Result<Restored, Error> {
         let Some(Allocation { rates, row_bytes }) = self.allocation.clone() else {
-            return Err(Error::Need { method: method.to_string(), need: "a trace of row ids" });
+            return Err(Error::Need { method: method.to_string(), need: "a trace of row ids".into() });
         };
         let dim = self.rows.dim();
         let mut out = vec![0.0; self.rows.values().len()];
@@ -475,4 +513,9 @@ impl<'a> Subject<'a> {
         }
         Ok(Restored { rows: Rows::new(dim, out), row_bytes, shared_bytes: 128 })
     }
+}
+
+/// Why a method that is fitted to rows cannot be measured.
+fn rows_to_fit(least: u64, got: usize) -> String {
+    format!("{least} rows to fit on that are not measured, and there are {got}: measure fewer rows of the table")
 }

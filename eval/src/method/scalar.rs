@@ -49,8 +49,13 @@ pub(super) fn restore_lloyd_max(rows: &Rows, bits: u32) -> Rows {
     })
 }
 
-/// K-means on vectors of `N` values of normalised rows, `2^(2N)` centres: 2 bits per value. Trained on `fit`, then the
-/// least-squares scale.
+/// Vectors that a codebook of `2^(2N)` centres of `N` values is trained on at least: two for each centre.
+pub(super) const fn least_vectors(values: u32) -> u64 {
+    2 << (2 * values)
+}
+
+/// K-means on vectors of `N` values of normalised rows, `2^(2N)` centres: 2 bits per value. Trained on `fit`, which must
+/// have [`least_vectors`], then the least-squares scale.
 pub(super) fn restore_vq<const N: usize>(rows: &Rows, fit: &Rows, seed: u64) -> Rows {
     let normalised = fit.map(|row, out| {
         let unit = (energy(row) / row.len() as f64).sqrt();
@@ -58,13 +63,9 @@ pub(super) fn restore_vq<const N: usize>(rows: &Rows, fit: &Rows, seed: u64) -> 
             *out = if unit > 0.0 { (f64::from(value) / unit) as f32 } else { 0.0 };
         }
     });
-    let mut points: Vec<[f32; N]> = normalised.iter().flat_map(|row| row.as_chunks::<N>().0).copied().collect();
+    let points: Vec<[f32; N]> = normalised.iter().flat_map(|row| row.as_chunks::<N>().0).copied().collect();
     let size = 1 << (2 * N);
     let mut noise = Noise::new(seed);
-    // A table with too few rows to train on is filled up with Gaussian vectors.
-    while points.len() < 2 * size {
-        points.push(std::array::from_fn(|_| noise.normal() as f32));
-    }
     let keep = crate::noise::sample(points.len() as u64, POINTS as u64, noise.next_u64());
     let points: Vec<[f32; N]> = keep.into_iter().map(|index| points[index as usize]).collect();
     let book = Codebook::train(&points, size, ROUNDS, noise.next_u64());

@@ -1,9 +1,10 @@
 //! The report on a table: every method on a sample of its rows, as a page, CSV files and plots.
 
+mod folder;
 mod page;
 mod plot;
+mod sample;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -11,16 +12,14 @@ use serde::{Deserialize, Serialize};
 use condprog_core::Rate;
 
 use crate::error::Error;
-use crate::harness::{self, FIT_ROWS, MethodDivergence};
+use crate::harness::{self, MethodDivergence};
 use crate::interval::{Interval, Ratio};
 use crate::measure::{Gaussianity, Measures, row_errors};
 use crate::method::{Method, Rule, Subject};
-use crate::noise;
 use crate::rows::{Rows, energy};
-use crate::table::{SourceTable, trace_counts};
 
-/// Name of the page in a report's folder.
-pub const PAGE: &str = "index.html";
+pub use folder::{Folder, PAGE};
+pub use sample::Sample;
 
 /// The fewest rows that a slow method is run on, where the sample has them.
 const LEAST_ROWS: usize = 512;
@@ -53,7 +52,7 @@ impl Default for Options {
 pub struct MethodLine {
     /// The method.
     pub method: String,
-    /// Bytes per row.
+    /// Bytes per row, its share of `shared_bytes` among the rows of the table included.
     pub row_bytes: f64,
     /// Bits per value: those bytes over the row's values.
     pub bits: f64,
@@ -129,100 +128,13 @@ const WORST_OF: [&str; 2] = ["cp-2-e0-norm", "cp-2-e4-norm"];
 /// How many rows of each.
 const WORST_ROWS: usize = 20;
 
-/// The sample of a table, or rows that stand for one.
-pub struct Sample {
-    /// What the report is about.
-    pub title: String,
-    /// What it was made from: facts for the head of the page, name and value.
-    pub facts: Vec<(String, String)>,
-    /// The rows, in the order in which parts of the sample are taken.
-    pub rows: Rows,
-    /// Their ids.
-    pub ids: Vec<u64>,
-    /// Rows to fit on.
-    pub fit: Rows,
-    /// Bytes per row in the source.
-    pub source_bytes: f64,
-    /// How often the trace asks for each row.
-    pub weights: Option<Vec<f64>>,
-}
-
-impl Sample {
-    /// A seeded sample of a table, in random order, and other rows to fit on.
-    ///
-    /// # Errors
-    /// [`Error`] when the table cannot be read, has values that are not finite, or the trace names none of its rows.
-    pub fn of_table(path: &Path, tensor: &str, options: &Options) -> Result<Sample, Error> {
-        let mut table = SourceTable::open(path, tensor)?;
-        let mut ids = noise::sample(table.len(), options.sample, options.seed);
-        let read = read_finite(&mut table, &ids)?;
-        // A part of the sample must be a sample too.
-        let mut order: Vec<usize> = (0..ids.len()).collect();
-        let mut random = noise::Noise::new(options.seed ^ 0x0bde);
-        for i in (1..order.len()).rev() {
-            order.swap(i, random.below(i as u64 + 1) as usize);
-        }
-        let mut rows = read.select(&order);
-        ids = order.iter().map(|&i| ids[i]).collect();
-        let fit_ids = noise::sample(table.len(), FIT_ROWS, options.seed.wrapping_add(1));
-        let mut fit = read_finite(&mut table, &fit_ids)?;
-        let mut facts = vec![
-            ("Table".into(), format!("{} rows of {} values, {}", table.len(), table.dim(), table.dtype())),
-            ("Source size".into(), format!("{} bytes per row", table.row_bytes())),
-            ("Sample".into(), format!("{} rows, seed {}", rows.len(), options.seed)),
-        ];
-        let mut source_bytes = table.row_bytes() as f64;
-        if let Some(columns) = options.columns {
-            if columns == 0 || columns > table.dim() {
-                return Err(Error::Columns { got: columns, dim: table.dim() });
-            }
-            (rows, fit) = (rows.narrowed(columns), fit.narrowed(columns));
-            source_bytes *= columns as f64 / table.dim() as f64;
-            facts.push(("Columns".into(), format!("only the first {columns} values of each row")));
-        }
-        let counts = options.trace.as_deref().map(|trace| trace_counts(trace, table.len())).transpose()?;
-        let weight = |counts: &HashMap<u64, u32>, id: &u64| f64::from(counts.get(id).copied().unwrap_or(0));
-        let weights: Option<Vec<f64>> = counts.map(|counts| ids.iter().map(|id| weight(&counts, id)).collect());
-        if let Some(weights) = &weights {
-            let hit = weights.iter().filter(|&&weight| weight > 0.0).count();
-            let all: f64 = weights.iter().sum();
-            facts.push(("Trace".into(), format!("asks {all:.0} times for {hit} of the sampled rows")));
-        }
-        Ok(Sample { title: tensor.into(), facts, rows, ids, fit, source_bytes, weights })
-    }
-
-    /// Rows of zeros have no relative error and no direction: they are taken out, and counted among the facts.
-    fn without_zero_rows(mut self) -> Result<Sample, Error> {
-        let (all, kept) = (self.rows.len(), self.rows.nonzero());
-        if kept.is_empty() {
-            return Err(Error::AllZero { rows: all });
-        }
-        if kept.len() < all {
-            self.rows = self.rows.select(&kept);
-            self.ids = kept.iter().map(|&row| self.ids[row]).collect();
-            self.weights = self.weights.map(|weights| kept.iter().map(|&row| weights[row]).collect());
-            self.facts.push(("Rows of zeros".into(), format!("{} of the sample, left out", all - kept.len())));
-        }
-        self.fit = self.fit.select(&self.fit.nonzero());
-        if self.fit.is_empty() {
-            self.fit = self.rows.clone();
-        }
-        Ok(self)
-    }
-
-    /// Standard normal rows, stored as binary32.
-    pub fn gaussian(rows: usize, dim: usize, seed: u64) -> Sample {
-        let fit = Rows::gaussian(FIT_ROWS as usize, dim, seed.wrapping_add(1));
-        Sample {
-            title: format!("Gaussian rows of {dim} values"),
-            facts: vec![("Sample".into(), format!("{rows} standard normal rows, seed {seed}"))],
-            rows: Rows::gaussian(rows, dim, seed),
-            ids: (0..rows as u64).collect(),
-            fit,
-            source_bytes: 4.0 * dim as f64,
-            weights: None,
-        }
-    }
+/// Methods that could not be measured on a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Their names.
+    pub methods: Vec<String>,
+    /// Why.
+    pub reason: String,
 }
 
 /// A method is about to be run.
@@ -242,6 +154,8 @@ pub struct Report {
     gaussianity: Gaussianity,
     /// A line per method.
     pub methods: Vec<MethodLine>,
+    /// The methods that were asked for and have no line.
+    pub left_out: Vec<LeftOut>,
     /// CP against the paper's code at the same bytes.
     pub comparisons: Vec<ComparisonLine>,
     /// Relative MSE of each row, per method.
@@ -254,12 +168,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs the methods on a sample. Methods that the row width rules out are left out. `progress` hears of each
-    /// method before it starts.
+    /// Runs the methods on a sample. Methods that the row width rules out, or that have too few rows to be fitted on, are
+    /// left out, and the report says so. `progress` hears of each method before it starts.
     ///
     /// # Errors
-    /// [`Error`] when all rows are zero or cannot be coded, the width rules out every method, or the KL file cannot be
-    /// read.
+    /// [`Error`] when all rows are zero or cannot be coded, every method is ruled out, or the KL file cannot be read.
     pub fn of(sample: Sample, options: &Options, mut progress: impl FnMut(Step)) -> Result<Report, Error> {
         let sample = sample.without_zero_rows()?;
         let dim = sample.rows.dim();
@@ -271,10 +184,10 @@ impl Report {
         sizes.sort_unstable();
         sizes.dedup();
         let heads: Vec<Rows> = sizes.iter().map(|&size| sample.rows.head(size)).collect();
-        let mut subjects: Vec<_> =
-            heads.iter().map(|rows| Subject::new(rows, &sample.fit, sample.source_bytes)).collect();
+        let mut subjects: Vec<_> = heads.iter().map(|rows| Subject::new(rows, sample.origin())).collect();
         let place = |size: usize| sizes.binary_search(&size).expect("a size of the list");
-        let (mut methods, mut errors, mut ruled_out) = (Vec::new(), Vec::new(), None);
+        let (mut methods, mut errors) = (Vec::new(), Vec::new());
+        let (mut left_out, mut ruled_out) = (Vec::new(), None);
         for &method in &options.methods {
             progress(Step { method, rows_done, rows_total });
             let size = part(method, sample.rows.len());
@@ -282,6 +195,7 @@ impl Report {
             let subject = &mut subjects[place(size)];
             let restored = match subject.restore(method) {
                 Err(error @ (Error::Layout(_) | Error::Need { .. })) => {
+                    leave_out(&mut left_out, method, &error);
                     ruled_out.get_or_insert(error);
                     continue;
                 }
@@ -333,7 +247,7 @@ impl Report {
         drop(subjects);
         let gaussianity = Gaussianity::of(&sample.rows.head(20_000));
         let comparisons = compare(&methods, &errors);
-        Ok(Report { sample, gaussianity, methods, comparisons, errors, scales, variants, kl })
+        Ok(Report { sample, gaussianity, methods, left_out, comparisons, errors, scales, variants, kl })
     }
 
     /// The rows of the sample that suffer most under CP at 2 bits, worst first.
@@ -356,13 +270,14 @@ impl Report {
     }
 
     /// Writes `index.html`, `methods.csv`, `comparisons.csv`, `worst-rows.csv`, with a KL file `kl.csv` and
-    /// `kl-comparisons.csv`, and the plots as SVG and PNG into a folder, which is made when it is not there.
+    /// `kl-comparisons.csv`, and the plots as SVG and PNG into a folder, which is made when it is not there. Each file is
+    /// there whole or not at all.
     ///
     /// Gives the paths of all files, the page first.
     ///
     /// # Errors
-    /// [`Error::Io`] when something cannot be written.
-    pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    /// As [`Folder::claim`], where files have come since; [`Error::Io`] when something cannot be written.
+    pub fn write(&self, folder: &Folder) -> Result<Vec<PathBuf>, Error> {
         let plots = plot::all(self);
         let mut files = vec![
             (PAGE.into(), page::page(self, &plots).into_bytes()),
@@ -378,25 +293,19 @@ impl Report {
             files.push((format!("{}.svg", plot.name), plot.svg.into_bytes()));
             files.push((format!("{}.png", plot.name), plot.png));
         }
-        std::fs::create_dir_all(folder).map_err(|source| Error::io(folder, source))?;
-        let write = |(name, bytes): (String, Vec<u8>)| {
-            let path = folder.join(name);
-            std::fs::write(&path, bytes).map_err(|source| Error::io(&path, source))?;
-            Ok(path)
-        };
-        files.into_iter().map(write).collect()
+        folder.write(&files)
     }
 }
 
-/// Rows of a table, all of whose values must be finite.
-fn read_finite(table: &mut SourceTable, ids: &[u64]) -> Result<Rows, Error> {
-    let rows = table.read(ids)?;
-    match rows.values().iter().position(|value| !value.is_finite()) {
-        Some(at) => {
-            let (row, column, value) = (ids[at / rows.dim()], at % rows.dim(), rows.values()[at]);
-            Err(Error::NotFinite { row, column, value })
-        }
-        None => Ok(rows),
+/// Adds a method to those that are left out, beside others with the same reason.
+fn leave_out(left_out: &mut Vec<LeftOut>, method: Method, error: &Error) {
+    let reason = match error {
+        Error::Need { need, .. } => format!("needs {need}"),
+        other => other.to_string(),
+    };
+    match left_out.iter_mut().find(|other| other.reason == reason) {
+        Some(other) => other.methods.push(method.to_string()),
+        None => left_out.push(LeftOut { methods: vec![method.to_string()], reason }),
     }
 }
 
@@ -526,12 +435,12 @@ pub fn kl_comparisons(methods: &[MethodDivergence]) -> Vec<ComparisonLine> {
         .collect()
 }
 
-/// Writes lines as CSV.
+/// Writes lines as CSV, whole or not at all, in the place of what is there.
 ///
 /// # Errors
 /// [`Error::Io`] when the file cannot be written.
 pub fn write_csv<T: Serialize>(path: &Path, lines: &[T]) -> Result<(), Error> {
-    std::fs::write(path, csv_bytes(lines)).map_err(|source| Error::io(path, source))
+    folder::replace(path, &csv_bytes(lines))
 }
 
 fn csv_bytes<T: Serialize>(lines: &[T]) -> Vec<u8> {

@@ -33,6 +33,7 @@ pub(super) fn page(report: &Report, plots: &[Plot]) -> String {
         put(&mut out, format_args!("<figure>{}</figure>\n", plot.svg));
     }
     methods(&mut out, report);
+    left_out(&mut out, report);
     comparisons(&mut out, report);
     worst_rows(&mut out, report);
     if !report.kl.is_empty() {
@@ -68,7 +69,8 @@ fn table(out: &mut String, columns: &[&str], rows: impl Iterator<Item = (bool, V
 }
 
 fn methods(out: &mut String, report: &Report) {
-    *out += "<h2>Methods</h2>\n<p>Each at its true size. Slow methods are run on the first part of the sample. \
+    *out += "<h2>Methods</h2>\n<p>Each at its true size: codebooks and the like are shared among the rows of the table, and fitted \
+        to rows that are not measured. Slow methods are run on the first part of the sample. \
         Relative MSE is the squared error of a row over the row's squared length, with its 95 % interval; \
         a readout is the inner product with a random direction, its slope how much of it is kept, \
         its error relative to the readout of the source.</p>\n";
@@ -114,6 +116,18 @@ fn methods(out: &mut String, report: &Report) {
         (line.method.starts_with("cp-"), cells)
     });
     table(out, &columns, rows);
+}
+
+fn left_out(out: &mut String, report: &Report) {
+    if report.left_out.is_empty() {
+        return;
+    }
+    *out += "<h2>Not measured</h2>\n<dl>";
+    for group in &report.left_out {
+        let (methods, reason) = (group.methods.join(", "), &group.reason);
+        put(out, format_args!("<dt>{}</dt><dd>{}</dd>", escape(&methods), escape(reason)));
+    }
+    *out += "</dl>\n";
 }
 
 fn comparisons(out: &mut String, report: &Report) {

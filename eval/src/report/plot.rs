@@ -33,6 +33,9 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 0, 0),
 ];
 
+/// Names of the plots that a report may have.
+pub(super) const NAMES: [&str; 5] = ["rate-mse", "storage-kl", "row-errors", "scales", "variants"];
+
 /// A plot.
 pub(super) struct Plot {
     pub(super) name: &'static str,
@@ -190,6 +193,7 @@ fn variants(report: &Report) -> Option<Plot> {
 
 impl Chart {
     fn plot(&self, name: &'static str) -> Plot {
+        debug_assert!(NAMES.contains(&name), "{name} is not among the names that are looked for before any work");
         static FONTS: Once = Once::new();
         FONTS.call_once(|| {
             let found = register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);

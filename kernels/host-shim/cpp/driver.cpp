@@ -3,9 +3,13 @@
 // path, the backend's own code runs whole, from opening a device to replaying a graph.
 //
 // It is strict where a real driver lets mistakes pass: copies must lie within an allocation, frees and unregistrations
-// must fit, and while a stream is capturing the thread that began it may not allocate, synchronize or copy.
+// must fit, and while a stream is capturing the thread that began it may not allocate, synchronize or copy. A copy from
+// pageable memory returns when it is staged, as the driver's documentation has it, and lands as late as is allowed: when
+// its stream, or one that is ordered behind it, is used or waited for.
 //
 // CONDPROG_DRIVER_FAIL="cuMemAlloc_v2=2,cuInit=100" lets functions fail with these codes.
+// CONDPROG_DRIVER_LOG=FILE appends a line to FILE for every launch, every wait that succeeded, and everything that is
+// page-locked, unlocked, freed, unloaded or destroyed, in order.
 
 #include <chrono>
 #include <cstdio>
@@ -73,12 +77,25 @@ struct Launch {
 
 typedef std::vector<Launch> Graph;
 
+struct Stream {
+    bool blocking; // ordered with the default stream
+};
+
 struct Event {
     std::chrono::steady_clock::time_point at;
+    void* stream;
+};
+
+// A copy from pageable memory that is staged.
+struct Upload {
+    void* stream;
+    u64 to;
+    std::vector<char> bytes;
 };
 
 std::mutex lock; // of everything here, and of the model of a block
 std::map<u64, u64> allocations, registrations; // address to bytes
+std::vector<Upload> uploads; // in order
 u64 free_bytes = 8ull << 30;
 bool retained = false;
 void* capturing = nullptr;  // the stream
@@ -104,6 +121,42 @@ bool within(const std::map<u64, u64>& ranges, u64 address, u64 bytes) {
 }
 
 bool on_device(u64 address, u64 bytes) { return within(allocations, address, bytes); }
+
+// Whether work on a stream comes after what was put on another before. Null is the default stream.
+bool ordered(void* before, void* after) {
+    auto with_default = [](void* stream) { return stream == nullptr || ((Stream*)stream)->blocking; };
+    return before == after || ((before == nullptr || after == nullptr) && with_default(before) && with_default(after));
+}
+
+// Lets the uploads land that work on a stream comes after.
+void land(void* stream) {
+    std::vector<Upload> later;
+    for (Upload& upload : uploads) {
+        if (ordered(upload.stream, stream)) memcpy((void*)upload.to, upload.bytes.data(), upload.bytes.size());
+        else later.push_back(std::move(upload));
+    }
+    uploads = std::move(later);
+}
+
+void land_all() {
+    for (const Upload& upload : uploads) memcpy((void*)upload.to, upload.bytes.data(), upload.bytes.size());
+    uploads.clear();
+}
+
+void upload(u64 to, const void* from, size_t bytes, void* stream) {
+    land(stream);
+    if (within(registrations, (u64)from, bytes)) memcpy((void*)to, from, bytes);
+    else uploads.push_back({stream, to, std::vector<char>((const char*)from, (const char*)from + bytes)});
+}
+
+// A line of the log.
+void note(const char* what, u64 address = 0, u64 bytes = 0) {
+    const char* path = getenv("CONDPROG_DRIVER_LOG");
+    FILE* file = path ? fopen(path, "a") : nullptr;
+    if (file == nullptr) return;
+    fprintf(file, "%s %llu %llu\n", what, (unsigned long long)address, (unsigned long long)bytes);
+    fclose(file);
+}
 
 } // namespace
 
@@ -183,6 +236,8 @@ EXPORT cuCtxSynchronize() {
     BEGIN;
     NEED_CONTEXT;
     NOT_WHILE_CAPTURING;
+    land_all();
+    note("wait-context");
     return SUCCESS;
 }
 
@@ -213,6 +268,8 @@ EXPORT cuMemFree_v2(u64 address) {
     NEED_CONTEXT;
     auto found = allocations.find(address);
     NEED(found != allocations.end());
+    land_all();
+    note("free", address, found->second);
     free_bytes += found->second;
     allocations.erase(found);
     free((void*)address);
@@ -225,11 +282,14 @@ EXPORT cuMemHostRegister_v2(void* start, size_t bytes, unsigned) {
     for (const auto& [other, length] : registrations)
         if ((u64)start < other + length && other < (u64)start + bytes) return ALREADY_REGISTERED;
     registrations[(u64)start] = bytes;
+    note("lock", (u64)start, bytes);
     return SUCCESS;
 }
 EXPORT cuMemHostUnregister(void* start) {
     BEGIN;
-    return registrations.erase((u64)start) == 1 ? SUCCESS : NOT_REGISTERED;
+    if (registrations.erase((u64)start) != 1) return NOT_REGISTERED;
+    note("unlock", (u64)start);
+    return SUCCESS;
 }
 EXPORT cuMemHostGetDevicePointer_v2(u64* address, void* start, unsigned) {
     BEGIN;
@@ -242,7 +302,7 @@ EXPORT cuMemcpyHtoD_v2(u64 to, const void* from, size_t bytes) {
     NEED_CONTEXT;
     NOT_WHILE_CAPTURING;
     NEED(on_device(to, bytes));
-    memcpy((void*)to, from, bytes);
+    upload(to, from, bytes, nullptr);
     return SUCCESS;
 }
 EXPORT cuMemcpyDtoH_v2(void* to, u64 from, size_t bytes) {
@@ -250,24 +310,42 @@ EXPORT cuMemcpyDtoH_v2(void* to, u64 from, size_t bytes) {
     NEED_CONTEXT;
     NOT_WHILE_CAPTURING;
     NEED(on_device(from, bytes));
+    land(nullptr);
     memcpy(to, (void*)from, bytes);
     return SUCCESS;
 }
-EXPORT cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t bytes, void*) { return cuMemcpyHtoD_v2(to, from, bytes); }
-EXPORT cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t bytes, void*) { return cuMemcpyDtoH_v2(to, from, bytes); }
-EXPORT cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t bytes, void*) {
-    BEGIN;
-    NEED_CONTEXT;
-    NOT_WHILE_CAPTURING;
-    NEED(on_device(to, bytes) && on_device(from, bytes));
-    memcpy((void*)to, (void*)from, bytes);
-    return SUCCESS;
-}
-EXPORT cuMemsetD8Async(u64 to, unsigned char value, size_t bytes, void*) {
+EXPORT cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t bytes, void* stream) {
     BEGIN;
     NEED_CONTEXT;
     NOT_WHILE_CAPTURING;
     NEED(on_device(to, bytes));
+    upload(to, from, bytes, stream);
+    return SUCCESS;
+}
+EXPORT cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t bytes, void* stream) {
+    BEGIN;
+    NEED_CONTEXT;
+    NOT_WHILE_CAPTURING;
+    NEED(on_device(from, bytes));
+    land(stream);
+    memcpy(to, (void*)from, bytes);
+    return SUCCESS;
+}
+EXPORT cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t bytes, void* stream) {
+    BEGIN;
+    NEED_CONTEXT;
+    NOT_WHILE_CAPTURING;
+    NEED(on_device(to, bytes) && on_device(from, bytes));
+    land(stream);
+    memcpy((void*)to, (void*)from, bytes);
+    return SUCCESS;
+}
+EXPORT cuMemsetD8Async(u64 to, unsigned char value, size_t bytes, void* stream) {
+    BEGIN;
+    NEED_CONTEXT;
+    NOT_WHILE_CAPTURING;
+    NEED(on_device(to, bytes));
+    land(stream);
     memset((void*)to, value, bytes);
     return SUCCESS;
 }
@@ -283,6 +361,7 @@ EXPORT cuModuleLoadData(void** module, const void* image) {
 }
 EXPORT cuModuleUnload(void*) {
     BEGIN;
+    note("unload");
     return SUCCESS;
 }
 EXPORT cuModuleGetFunction(void** function, void*, const char* name) {
@@ -315,32 +394,43 @@ EXPORT cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsign
         launch.parameters.resize(at + (bytes + 7) / 8);
         memcpy(&launch.parameters[at], parameters[i], bytes);
     }
-    if (capturing != nullptr && stream == capturing) captured.push_back(std::move(launch));
-    else launch.run();
+    if (capturing != nullptr && stream == capturing) {
+        captured.push_back(std::move(launch));
+    } else {
+        land(stream);
+        note("launch");
+        launch.run();
+    }
     return SUCCESS;
 }
 
 // ---- Streams, events, graphs ----
 
-EXPORT cuStreamCreate(void** stream, unsigned) {
+EXPORT cuStreamCreate(void** stream, unsigned flags) {
     BEGIN;
     NEED_CONTEXT;
-    *stream = malloc(1);
+    *stream = new Stream{(flags & 1) == 0};
     return SUCCESS;
 }
 EXPORT cuStreamDestroy_v2(void* stream) {
     BEGIN;
-    free(stream);
+    NEED(stream != nullptr);
+    land(stream);
+    note("destroy-stream");
+    delete (Stream*)stream;
     return SUCCESS;
 }
-EXPORT cuStreamSynchronize(void*) {
+EXPORT cuStreamSynchronize(void* stream) {
     BEGIN;
     NEED_CONTEXT;
     NOT_WHILE_CAPTURING;
+    land(stream);
+    note("wait-stream");
     return SUCCESS;
 }
-EXPORT cuStreamWaitEvent(void*, void*, unsigned) {
+EXPORT cuStreamWaitEvent(void*, void* event, unsigned) {
     BEGIN;
+    land(((Event*)event)->stream);
     return SUCCESS;
 }
 EXPORT cuStreamBeginCapture_v2(void* stream, int) {
@@ -363,8 +453,10 @@ EXPORT cuGraphInstantiateWithFlags(void** executable, void* graph, u64) {
     *executable = new Graph(*(Graph*)graph);
     return SUCCESS;
 }
-EXPORT cuGraphLaunch(void* executable, void*) {
+EXPORT cuGraphLaunch(void* executable, void* stream) {
     BEGIN;
+    land(stream);
+    note("launch");
     for (const Launch& launch : *(Graph*)executable) launch.run();
     return SUCCESS;
 }
@@ -384,16 +476,17 @@ EXPORT cuGraphDestroy(void* graph) {
 }
 EXPORT cuEventCreate(void** event, unsigned) {
     BEGIN;
-    *event = new Event;
+    *event = new Event{};
     return SUCCESS;
 }
-EXPORT cuEventRecord(void* event, void*) {
+EXPORT cuEventRecord(void* event, void* stream) {
     BEGIN;
-    ((Event*)event)->at = std::chrono::steady_clock::now();
+    *(Event*)event = {std::chrono::steady_clock::now(), stream};
     return SUCCESS;
 }
-EXPORT cuEventSynchronize(void*) {
+EXPORT cuEventSynchronize(void* event) {
     BEGIN;
+    land(((Event*)event)->stream);
     return SUCCESS;
 }
 EXPORT cuEventElapsedTime(float* milliseconds, void* from, void* to) {
