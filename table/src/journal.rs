@@ -156,6 +156,11 @@ impl Journal {
         written.map_err(|error| write_error(error, &self.path, self.needed, true))
     }
 
+    /// Leaves a journal behind though nothing is in it: what it stands beside is not finished.
+    pub(crate) fn keep(mut self) {
+        self.is_empty = false;
+    }
+
     /// Removes the journal of a finished run.
     pub(crate) fn remove(self) -> Result<(), Error> {
         fs::remove_file(&self.path).context("remove", &self.path)

@@ -68,15 +68,17 @@ pub(super) struct Files {
     fresh: Vec<bool>,
     has_index: bool,
     stale: Vec<PathBuf>,
+    /// Some may have their names already.
+    renaming: bool,
 }
 
 impl Files {
     /// Opens or creates the unfinished files. Files that an equal run has renamed already when it was killed stay as they
     /// are. Before any is touched, all that is in the way has been looked at.
     pub(super) fn open(plan: &Plan, past: Past) -> Result<Files, Error> {
-        let found = look_at(plan, past)?;
-        let mut files = Files { works: Vec::new(), fresh: Vec::new(), has_index: found.has_index, stale: found.stale };
-        for (planned, whole) in plan.files.iter().zip(found.whole) {
+        let FoundFiles { whole, has_index, stale } = look_at(plan, past)?;
+        let mut files = Files { works: Vec::new(), fresh: Vec::new(), has_index, stale, renaming: false };
+        for (planned, whole) in plan.files.iter().zip(whole) {
             match files.open_one(plan, planned, whole, past) {
                 Ok((work, fresh)) => {
                     files.works.push(work);
@@ -153,6 +155,11 @@ impl Files {
     /// Whether an equal run has written anything.
     pub(super) fn are_begun(&self) -> bool {
         self.fresh.iter().any(|fresh| !fresh)
+    }
+
+    /// Whether some may have their names already.
+    pub(super) fn are_being_renamed(&self) -> bool {
+        self.renaming
     }
 
     /// The tables of a file that is whole already.
@@ -259,6 +266,7 @@ impl Files {
             let stale = self.stale.iter().filter(|path| **path == index_path(&plan.output));
             stale.chain(&plan.index).try_for_each(|path| remove(path, force))?;
         }
+        self.renaming = true;
         self.partials().try_for_each(|partial| partial.finish(force))?;
         if let Some(path) = plan.index.as_ref().filter(|_| !self.has_index) {
             write_text(path, &index(&plan).to_json(), force)?;

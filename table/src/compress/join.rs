@@ -59,7 +59,13 @@ pub fn join(
         .and_then(|finished| files.finish(plan, &finished, options.force));
     match joined {
         Ok(_) => journal.remove()?,
-        Err(_) => files.discard(),
+        // Files that have their names already are what the next run goes on with.
+        Err(_) => {
+            if files.are_being_renamed() {
+                journal.keep();
+            }
+            files.discard();
+        }
     }
     joined
 }

@@ -164,23 +164,36 @@ pub(crate) fn sweep(folder: &Path) {
     }
 }
 
-/// Removes what killed runs have left of an output that is whole now, and is the same.
+/// Removes what killed runs have left of an output that is whole now, and is the same: where its first bytes are not the
+/// output's they are still the mark's.
 fn remove_equals(output: &Path) {
     for path in paths(output) {
         remove_if(&path, |file| {
             let mut output = File::open(output)?;
-            if file.metadata()?.len() != output.metadata()?.len() {
+            let (length, expected) = (file.metadata()?.len(), output.metadata()?.len());
+            if length != expected && length != expected.max(MARK.len() as u64) {
                 return Ok(false);
             }
-            let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
-            loop {
-                let read = file.read(&mut left)?;
-                output.read_exact(&mut right[..read])?;
-                if read == 0 || left[..read] != right[..read] {
-                    return Ok(read == 0);
-                }
-            }
+            let (mut left, mut start) = (Vec::new(), Vec::new());
+            Read::by_ref(file).take(MARK.len() as u64).read_to_end(&mut left)?;
+            Read::by_ref(&mut output).take(MARK.len() as u64).read_to_end(&mut start)?;
+            let is_known = |place: usize| start.get(place) == Some(&left[place]) || MARK[place] == left[place];
+            Ok((0..left.len()).all(is_known) && are_equal(file, &mut output)?)
         });
+    }
+}
+
+/// Whether the rest of one file is that of another.
+fn are_equal(one: &mut File, other: &mut File) -> io::Result<bool> {
+    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    loop {
+        let read = one.read(&mut left)?;
+        if read == 0 {
+            return Ok(other.read(&mut right)? == 0);
+        }
+        if other.read_exact(&mut right[..read]).is_err() || left[..read] != right[..read] {
+            return Ok(false);
+        }
     }
 }
 
@@ -233,19 +246,21 @@ mod tests {
     fn only_what_was_left_behind_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let output = folder.path().join("out");
-        let names: Vec<_> = paths(&output).take(6).collect();
+        let names: Vec<_> = paths(&output).take(7).collect();
         fs::write(&names[0], "a file of somebody's").unwrap();
         fs::write(&names[1], [&MARK[..], b"rows"].concat()).unwrap();
         fs::write(&names[2], &MARK[..9]).unwrap();
-        fs::write(&names[3], "the same").unwrap();
+        // As they are when all is written but the length, and when the start is written in part.
+        fs::write(&names[3], [b"the same", &MARK[8..]].concat()).unwrap();
+        fs::write(&names[5], [b"the ", &MARK[4..]].concat()).unwrap();
         let live = Temporary::create(&output, false).unwrap();
         assert_eq!(live.path, names[4]);
         sweep(folder.path());
         let left = |name: &PathBuf| name.exists();
-        assert_eq!(names.iter().map(left).collect::<Vec<_>>(), [true, false, false, true, true, false]);
+        assert_eq!(names.iter().map(left).collect::<Vec<_>>(), [true, false, false, true, true, true, false]);
         let mut next = Temporary::create(&output, false).unwrap();
         next.append(b"the same").unwrap();
         next.finish(false).unwrap();
-        assert_eq!(names.iter().map(left).collect::<Vec<_>>(), [true, false, false, false, true, false]);
+        assert_eq!(names.iter().map(left).collect::<Vec<_>>(), [true, false, false, false, true, false, false]);
     }
 }
