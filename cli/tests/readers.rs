@@ -100,7 +100,8 @@ mod linux {
     fn names_that_are_not_utf_8_are_read_written_and_told() {
         let place = Place::new();
         place.table("in.safetensors", &gaussian(64, 32, 1));
-        fs::rename(place.path("in.safetensors"), place.path("").join(OsStr::from_bytes(b"caf\xe9.safetensors"))).unwrap();
+        fs::rename(place.path("in.safetensors"), place.path("").join(OsStr::from_bytes(b"caf\xe9.safetensors")))
+            .unwrap();
         let commands: [&[&str]; 11] = [
             &["compress", "@.safetensors", "-o", "@.out.safetensors", "--effort", "0"],
             &["compress", "@.safetensors", "-o", "@.0", "--effort", "0", "--part", "0/2", "--block-rows", "32"],
@@ -137,7 +138,8 @@ mod linux {
     fn a_report_goes_to_a_folder_whose_name_is_not_utf_8() {
         let place = Place::new();
         place.table("in.safetensors", &gaussian(600, 32, 1));
-        fs::rename(place.path("in.safetensors"), place.path("").join(OsStr::from_bytes(b"caf\xe9.safetensors"))).unwrap();
+        fs::rename(place.path("in.safetensors"), place.path("").join(OsStr::from_bytes(b"caf\xe9.safetensors")))
+            .unwrap();
         let eval = ["eval", "@.safetensors", "--tensor", "t", "-o", "@", "--method", "mxfp4", "--json"];
         let output = run(&place, &eval);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -209,7 +211,8 @@ mod linux {
         place.ok(&[&compress[..], &["-o", "cut.safetensors", "--shard-size", "36B"]].concat());
         let cut = "cut.safetensors.index.json";
         let listed: serde_json::Value = serde_json::from_slice(&place.read(cut)).unwrap();
-        let mut files: Vec<_> = listed["weight_map"].as_object().unwrap().values().map(|v| v.as_str().unwrap()).collect();
+        let mut files: Vec<_> =
+            listed["weight_map"].as_object().unwrap().values().map(|v| v.as_str().unwrap()).collect();
         files.sort_unstable();
         files.dedup();
         assert!(files.len() >= 300, "{} files", files.len());

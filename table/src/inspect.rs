@@ -1,7 +1,7 @@
 //! What is in a table file, in figures.
 
-use condprog_core::program::VARIANTS;
 use condprog_core::Scale;
+use condprog_core::program::VARIANTS;
 use rayon::prelude::*;
 use serde::Serialize;
 

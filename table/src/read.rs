@@ -119,7 +119,12 @@ impl Drop for ReadFile {
 fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let file = File::open(path).or_else(|error| {
         let closed = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
-        if closed.is_empty() { Err(error) } else { drop(closed); File::open(path) }
+        if closed.is_empty() {
+            Err(error)
+        } else {
+            drop(closed);
+            File::open(path)
+        }
     })?;
     let about = file.metadata()?;
     Ok((file, about))

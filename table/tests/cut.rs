@@ -10,8 +10,8 @@ use condprog_core::{Decoder, Missing, Output, Rate, Table};
 use condprog_cpu::CpuDecoder;
 use condprog_table::source::Checkpoint;
 use condprog_table::{
-    CompressOptions, DecompressOptions, Error, JoinOptions, PartOf, SegmentPlan, TableFile, VerifyOptions, compress_file,
-    decompress, inspect, join, quiet, verify,
+    CompressOptions, DecompressOptions, Error, JoinOptions, PartOf, SegmentPlan, TableFile, VerifyOptions,
+    compress_file, decompress, inspect, join, quiet, verify,
 };
 
 const ROWS: usize = 3000;

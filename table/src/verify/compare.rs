@@ -114,7 +114,9 @@ impl<'a> Compared<'a> {
         let (mut source, mut restored) = (vec![0.0; rows.len() * raw.dim], vec![0.0; rows.len() * raw.dim]);
         raw.to_f32(rows.clone(), &mut source);
         let ids: Vec<i64> = (0..rows.len() as i64).collect();
-        decoder.decode(&ids, Missing::Error, Output::F32(&mut restored)).expect("ids and output are those of the table");
+        decoder
+            .decode(&ids, Missing::Error, Output::F32(&mut restored))
+            .expect("ids and output are those of the table");
         let mut part = Part { sums: Sums::default(), doubts: Vec::new() };
         for ((row, source), restored) in (start..).zip(source.chunks(raw.dim)).zip(restored.chunks(raw.dim)) {
             let figures = Figures::of(source, restored);
@@ -125,7 +127,7 @@ impl<'a> Compared<'a> {
             }
         }
         if let Some((got, expected)) = part.sums.mean_doubt() {
-            // What is said of a row itself comes later, and so instead.
+            // A doubt about a row of its own comes behind it, and takes its place.
             let of_all = (start..).take(rows.len()).map(|row| (row, Reason::Mean { got, expected }));
             part.doubts.splice(0..0, of_all);
         }
@@ -201,8 +203,7 @@ impl Sums {
     /// The mean cosine and the least that it should be, where it is less.
     fn mean_doubt(&self) -> Option<(f64, f64)> {
         let mean = |sum: f64| sum / self.counted as f64;
-        (self.counted_cosines < self.least_cosines)
-            .then(|| (mean(self.counted_cosines), mean(self.least_cosines)))
+        (self.counted_cosines < self.least_cosines).then(|| (mean(self.counted_cosines), mean(self.least_cosines)))
     }
 
     /// What is wrong with the table in the mean. What the rate explains, or does not, is a matter of doubt as that of a

@@ -67,7 +67,9 @@ impl Sampled {
                 start + mixed(part) % (end - start).max(1)
             })
             .collect();
-        rows.extend(table.segments.iter().flat_map(|segment| [segment.first_row, segment.first_row + segment.rows - 1]));
+        rows.extend(
+            table.segments.iter().flat_map(|segment| [segment.first_row, segment.first_row + segment.rows - 1]),
+        );
         rows.sort_unstable();
         rows.dedup();
         Sampled::Rows(rows)
@@ -151,7 +153,8 @@ impl<'a> Recoder<'a> {
         raw.to_f32(place..place + 1, &mut self.values[end..]);
         let first = row - info.first_row;
         self.file.read_records(info, first..first + 1, &mut self.records)?;
-        let full = self.encoder.as_ref().map_or(1, |(.., encoder)| 2 * encoder.block_rows() * rayon::current_num_threads());
+        let full =
+            self.encoder.as_ref().map_or(1, |(.., encoder)| 2 * encoder.block_rows() * rayon::current_num_threads());
         if self.rows.len() >= full {
             coded |= self.flush()?;
         }
