@@ -1,5 +1,7 @@
 //! `condprog join`
 
+use condprog_table::{JoinOptions, join};
+
 use super::compress::{lines, written};
 use crate::Outcome;
 use crate::arguments::Join;

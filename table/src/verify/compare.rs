@@ -159,7 +159,7 @@ impl<'a> Compared<'a> {
             }
         }
         if let Some((got, expected)) = part.sums.mean_doubt() {
-            // What is said of a row itself comes later, and so instead.
+            // A doubt about a row of its own comes behind it, and takes its place.
             let of_all = (start..).take(rows.len()).map(|row| (row, Reason::Mean { got, expected }));
             part.doubts.splice(0..0, of_all);
         }
