@@ -8,7 +8,6 @@ use crate::arguments::Join;
 use crate::error::{Again, Error};
 use crate::text::path_text;
 use crate::ui::Ui;
-use condprog_table::{JoinOptions, join};
 
 pub(crate) fn run(arguments: &Join, ui: &Ui) -> Result<Outcome, Error> {
     let options = JoinOptions { force: arguments.force.on };
