@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::error::Error;
-use crate::text::{bytes, columns, count, plural};
+use crate::text::{bytes, columns, count, path_text, plural};
 use crate::ui::{self, Ui};
 
 /// Says what a run would write, and what it would leave out.
@@ -73,8 +73,4 @@ fn text(sources: &[Box<dyn RowSource>], seen: &Preview, whole: Option<&RewritePr
 
 fn list(files: &[(PathBuf, u64)]) -> Value {
     files.iter().map(|(path, bytes)| json!({ "path": path_text(path), "bytes": bytes })).collect()
-}
-
-fn path_text(path: &PathBuf) -> String {
-    path.to_string_lossy().into_owned()
 }

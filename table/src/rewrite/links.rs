@@ -121,7 +121,7 @@ impl Link {
     pub(super) fn is_weights(&self) -> bool {
         let has_ending = |ending: &&str| self.name.extension().is_some_and(|extension| extension == *ending);
         let name = self.name.file_name().unwrap_or_default().to_string_lossy();
-        WEIGHTS.iter().any(|ending| has_ending(&ending)) || name.starts_with(PYTORCH.0) && name.ends_with(PYTORCH.1)
+        WEIGHTS.iter().any(has_ending) || name.starts_with(PYTORCH.0) && name.ends_with(PYTORCH.1)
     }
 
     /// Puts the file into the output, under its name at once or not at all. One that a run before this has put there

@@ -246,7 +246,7 @@ impl Sums {
             faults.push(Fault::Cosine { got, expected });
         }
         let got = relative(self.error, self.energy);
-        if let Some(expected) = options.max_error.filter(|&most| !(got <= most)) {
+        if let Some(expected) = options.max_error.filter(|&most| got.is_nan() || got > most) {
             faults.push(Fault::MaxError { got, expected });
         }
         faults
