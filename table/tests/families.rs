@@ -427,7 +427,7 @@ fn a_layer_that_is_not_listed_is_worth_a_note() {
     let notes = |layers: &[u64]| {
         let folder = Folder::new();
         let tensor = |layer| (format!("layers.{layer}.engram.embed.weight"), Dtype::BF16, vec![2, 32], vec![0; 128]);
-        let tensors: Vec<Named> = layers.iter().map(|layer| tensor(layer)).collect();
+        let tensors: Vec<Named> = layers.iter().map(tensor).collect();
         write_checkpoint(&folder, &[("a.safetensors", tensors)]);
         let checkpoint = Checkpoint::open(folder.path("")).unwrap();
         let tables = checkpoint.family_tables(Family::DeepseekV41).unwrap();
