@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{BinaryBytes, DecimalBytes, HumanCount};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A path, for JSON: what is not UTF-8 in it is replaced.
 pub(crate) fn path_text(path: impl AsRef<Path>) -> String {
@@ -108,7 +108,7 @@ fn escaped(c: char, is_escaped: bool) -> impl Iterator<Item = char> {
 
 /// Paths as JSON: a text where there is one, else a list.
 pub(crate) fn one_or_all(paths: &[PathBuf]) -> Value {
-    if let [only] = paths { json!(only) } else { json!(paths) }
+    if let [only] = paths { path_text(only).into() } else { paths.iter().map(path_text).collect() }
 }
 
 /// One of a thing, or several.

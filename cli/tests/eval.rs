@@ -109,7 +109,7 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
         assert!(error["message"].as_str().unwrap().contains(says), "{more:?}: {error}");
     };
     fails(&["--trace", "words.txt"], "ids", "words.txt: line 1 has \"two\", expected an id: a whole number");
-    fails(&["--trace", "none.txt"], "io", "cannot read none.txt");
+    fails(&["--trace", "none.txt"], "io", "cannot open none.txt");
     fails(&["--trace", "floats.safetensors"], "ids", "tensor \"ids\" has elements of type \"F32\", expected integers");
     fails(&["--trace", "far.txt"], "trace", "none of the 3 ids of the trace names a row, expected ids from 0 to 39");
     fails(&["--method", "cp-9-*"], "method", "no method matches \"cp-9-*\", expected a name such as cp-2-e0-norm");

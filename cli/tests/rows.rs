@@ -203,15 +203,16 @@ fn an_output_never_replaces_what_it_is_made_from_nor_what_is_no_file() {
         ("hard.npy", "is both input and output"),
         ("soft.npy", "is both input and output"),
         ("out.safetensors", "is both input and output"),
-        ("folder.npy", "is a folder, expected a file to replace, or nothing"),
-        ("link.npy", "is a symbolic link, expected a file to replace, or nothing"),
-        ("dangling.npy", "is a symbolic link, expected a file to replace, or nothing"),
-        ("socket.npy", "is a device, a pipe or a socket, expected a file to replace, or nothing"),
-        ("pipe.npy", "is a device, a pipe or a socket, expected a file to replace, or nothing"),
+        ("folder.npy", "is a folder, expected the name of a file"),
+        ("link.npy", "is a symbolic link, expected the name of a file"),
+        ("dangling.npy", "is a symbolic link, expected the name of a file"),
+        ("socket.npy", "is a socket, expected the name of a file"),
+        ("pipe.npy", "is a FIFO, expected the name of a file"),
     ];
     for (output, says) in cases {
         for force in [&[][..], &["--force"]] {
             let stderr = place.fails(&[&ROWS[..], &["--ids-file", "ids.npy", "-o", output], force].concat());
+            let stderr = stderr.replace("error: output ", "error: ");
             assert!(stderr.starts_with(&format!("error: {output} {says}")), "{output}: {stderr}");
         }
     }

@@ -421,7 +421,7 @@ pub(crate) struct Eval {
     #[arg(long, value_name = "NAME")]
     pub(crate) tensor: Option<String>,
     /// Tensors that are the table, in the order of the numbers in their names
-    #[arg(long, value_name = "TABLE=GLOB", value_parser = join_tensors, conflicts_with = "tensor")]
+    #[arg(long, value_name = "TABLE=GLOB", value_parser = join_tensors, alias = "segments", conflicts_with = "tensor")]
     pub(crate) join_tensors: Option<(String, String)>,
     /// The tensor with the scales of the table, where its name or place does not tell
     #[arg(long, value_name = "NAME")]

@@ -100,7 +100,8 @@ def changes(before, after, may_gain_links=frozenset()):
                 break
         else:
             gained = now.links - was.links
-            if was.kind == "file" and gained != 0 and not (gained > 0 and name in may_gain_links):
+            # Names that an output had of them go with it.
+            if was.kind == "file" and gained != 0 and name not in may_gain_links:
                 found.append(f"{name} has {now.links} links, had {was.links}")
     return found
 
