@@ -115,8 +115,9 @@ fn from_safetensors(bytes: &[u8]) -> Result<Ids, String> {
     let [tensor] = header.tensors.as_slice() else {
         return Err(format!("has {} tensors, expected one of ids", header.tensors.len()));
     };
-    let integers = Integers::of_safetensors(&tensor.dtype)
-        .ok_or_else(|| format!("tensor {:?} has type {:?}, expected integers", tensor.name, tensor.dtype))?;
+    let integers = Integers::of_safetensors(&tensor.dtype).ok_or_else(|| {
+        format!("tensor {:?} has elements of type {:?}, expected integers", tensor.name, tensor.dtype)
+    })?;
     let range = (header.data_start + tensor.start) as usize..(header.data_start + tensor.end) as usize;
     let ids = integers.read(&bytes[range]).map_err(|message| format!("tensor {:?}: {message}", tensor.name))?;
     Ok(Ids { ids, shape: tensor.shape.clone() })
@@ -167,7 +168,7 @@ mod tests {
         let float = one.replace("I64", "F64");
         assert_eq!(
             from_safetensors(&file(&float, &ids)).unwrap_err(),
-            "tensor \"ids\" has type \"F64\", expected integers"
+            "tensor \"ids\" has elements of type \"F64\", expected integers"
         );
         assert_eq!(from_safetensors(&file("{}", &[])).unwrap_err(), "has 0 tensors, expected one of ids");
     }
