@@ -52,12 +52,19 @@ fn are_made_again(patterns: &[&str]) {
     }
 }
 
+/// Bytes per row as the page has them: what is stored once per table shows where it is worth a hundredth.
+fn in_bytes(row_bytes: f64) -> String {
+    let text = format!("{row_bytes:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
 /// The lines that tables of the page may have, from the CSV files of a folder.
 fn page_lines(folder: &Path) -> BTreeSet<String> {
     let methods = lines(&folder.join("methods.csv")).into_iter().map(|line: MethodLine| {
         let MethodLine {
             method, row_bytes, rows, relative_mse, half, median, p99, worst, cosine, readout_slope, ..
         } = line;
+        let row_bytes = in_bytes(row_bytes);
         format!(
             "| {method} | {row_bytes} | {rows} | {relative_mse:.5} ± {half:.5} | {median:.5} | {p99:.5} | {worst:.4} | \
              {cosine:.5} | {readout_slope:.4} |"
@@ -70,8 +77,7 @@ fn page_lines(folder: &Path) -> BTreeSet<String> {
     });
     let kl: Vec<KlLine> = lines(&folder.join("kl.csv"));
     let all = kl.iter().filter(|line| line.domain == "all").map(|line| {
-        let row_bytes = format!("{:.4}", line.row_bytes);
-        let row_bytes = row_bytes.trim_end_matches('0').trim_end_matches('.');
+        let row_bytes = in_bytes(line.row_bytes);
         let [kl, kl_half, loss, loss_half] =
             [line.kl, line.kl_half, line.loss_change, line.loss_half].map(|nats| 1e3 * nats);
         let KlLine { method, relative_mse, .. } = line;
