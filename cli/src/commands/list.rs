@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::arguments::List;
 use crate::error::Error;
-use crate::text::{self, name, one_or_all, plural};
+use crate::text::{count, message, name, one_or_all, plural};
 use crate::ui::{self, Ui};
 
 pub(crate) fn run(arguments: &List, ui: &Ui) -> Result<Outcome, Error> {
@@ -47,8 +47,8 @@ pub(crate) fn run(arguments: &List, ui: &Ui) -> Result<Outcome, Error> {
             let tensors = plural(table.parts.len() as u64, "tensor");
             text += &format!("\n  table {} of {tensors}", name(&table.name));
         }
-        text += &notes.iter().map(|note| format!("\nnote: {}", text::message(note))).collect::<String>();
-        text + &fault.as_ref().map_or_else(String::new, |error| format!("\nfault: {}", text::message(error)))
+        text += &notes.iter().map(|note| format!("\nnote: {}", message(note))).collect::<String>();
+        text + &fault.as_ref().map_or_else(String::new, |error| format!("\nfault: {}", message(error)))
     })?;
     Ok(if fault.is_none() { Outcome::Done } else { Outcome::Failed })
 }
@@ -73,7 +73,7 @@ fn object(tensor: &ListedTensor) -> Value {
         }
         Role::Scales { of, others } => (object["of"], object["others"]) = (json!(of), json!(others)),
         Role::Companion { what, of } => (object["what"], object["of"]) = (json!(what), json!(of)),
-        Role::None { code, why } => (object["code"], object["why"]) = (json!(code), json!(text::message(why))),
+        Role::None { code, why } => (object["code"], object["why"]) = (json!(code), json!(message(why))),
         _ => {}
     }
     object
@@ -107,7 +107,7 @@ fn said(tensor: &ListedTensor) -> String {
         Role::Companion { what, of: None } => format!("{what}, of no quantised tensor here"),
         // The name stands before it already.
         Role::None { why, .. } => {
-            let why = text::message(why);
+            let why = message(why);
             let start = format!("tensor {:?} ", tensor.name);
             format!("no table: {}", why.strip_prefix(&start).unwrap_or(&why))
         }
@@ -140,15 +140,14 @@ fn summary(tensors: &[ListedTensor]) -> String {
     let mut counts = BTreeMap::new();
     for tensor in tensors {
         let (place, what) = match tensor.role {
-            Role::Table { .. } => (0, "tables of their own"),
-            Role::Family { .. } => (1, "of tables of a model"),
+            Role::Table { .. } => (0, "tables"),
+            Role::Family { .. } => (1, "tensors of a model's tables"),
             Role::Scales { .. } => (2, "scales"),
-            Role::Companion { .. } => (3, "others that belong to a tensor"),
+            Role::Companion { .. } => (3, "others of quantised tensors"),
             _ => (4, "no tables"),
         };
         *counts.entry((place, what)).or_insert(0) += 1;
     }
-    let counts: Vec<_> =
-        counts.into_iter().map(|((_, what), count)| format!("{} {what}", text::count(count))).collect();
-    format!("{}: {}", plural(tensors.len() as u64, "tensor"), counts.join(", "))
+    let counts: Vec<_> = counts.iter().map(|((_, what), number)| format!("{what}: {}", count(*number))).collect();
+    format!("{}; {}", plural(tensors.len() as u64, "tensor"), counts.join(", "))
 }
