@@ -14,6 +14,7 @@ DTYPES = {
     "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
     "I8": np.dtype("i1"),
     "U8": np.dtype("u1"),
+    "U32": np.dtype("<u4"),
     "I64": np.dtype("<i8"),
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}

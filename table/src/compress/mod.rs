@@ -272,7 +272,8 @@ pub fn preview(
 
 /// Whether a run with this output was cut short, and left something that the same call goes on with.
 pub fn is_begun(output: impl AsRef<Path>) -> bool {
-    !matches!(journal::peek(output.as_ref()), Ok(Account::None))
+    // What is no journal of this program's is no run's either.
+    matches!(journal::peek(output.as_ref()), Ok(Account::Empty | Account::Damaged | Account::Run(..)))
 }
 
 /// What [`compress()`] with these arguments has written, if its files are there and whole, and none of the output is
