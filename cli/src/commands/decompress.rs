@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use condprog_table::source::SourcePart;
-use condprog_table::{DecompressOptions, Rewrite, RewriteOptions, TableFile, decompress};
+use condprog_table::{DecompressOptions, NewFile, Rewrite, RewriteOptions, TableFile, decompress};
 use serde_json::json;
 
 use crate::Outcome;
@@ -24,10 +24,11 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
         threads: arguments.threads.count,
         force: arguments.force.on,
     };
-    let rewrite = match &arguments.whole {
+    let mut rewrite = match &arguments.whole {
         Some(checkpoint) => {
             let parts: Vec<_> = file.tables().iter().flat_map(|table| table.source.tensors()).collect();
             let replaced = parts.iter().flat_map(SourcePart::tensors).map(String::from).collect();
+            Rewrite::refuse_inputs(checkpoint, &arguments.output, &replaced, file.files())?;
             let options = RewriteOptions { copy: arguments.copy, force: arguments.force.on };
             Some(Rewrite::begin(checkpoint, &arguments.output, replaced, options)?)
         }
@@ -37,6 +38,16 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
         Some(_) => arguments.output.join(WHOLE_TABLES),
         None => arguments.output.clone(),
     };
+    // What stands where the tables go is looked at before anything is made of the rest.
+    if let Some(begun) = rewrite.take_if(|begun| !begun.is_resumed()) {
+        match NewFile::check(&output, file.files(), options.force) {
+            Ok(()) => rewrite = Some(begun),
+            Err(error) => {
+                begun.abandon();
+                return Err(error.into());
+            }
+        }
+    }
     // What a run before this has restored is not known to be of the same table: it is done again.
     let options =
         DecompressOptions { force: options.force || rewrite.as_ref().is_some_and(Rewrite::is_resumed), ..options };
@@ -47,8 +58,8 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
             written
         }
         (Err(error), rewrite) => {
-            // A run that failed leaves nothing.
-            rewrite.into_iter().for_each(Rewrite::abandon);
+            // A run that failed leaves nothing, unless it had given the tables their name.
+            rewrite.into_iter().filter(|_| !output.exists()).for_each(Rewrite::abandon);
             return Err(error);
         }
     };

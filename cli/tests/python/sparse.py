@@ -139,6 +139,8 @@ def check_decoding(condprog, folder, found):
     segment |= {"rows": rows}
     segment["checksums"]["xxh3_64"] = xxhash.xxh3_64_hexdigest(bytes(8 * blocks))
     del metadata["condprog.part"]
+    # The checksum of another header.
+    metadata["condprog.checksum"] = "xxh3-64"
     shapes = {f"{name}#checksums": ("I64", (blocks,)), name: ("U8", (rows, segment["record_bytes"]))}
     header, size = tensors.header_of(shapes, metadata | {"condprog.tables": json.dumps([table])})
     write_sparse(folder / "table.safetensors", header, size, pieces)

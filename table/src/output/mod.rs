@@ -26,7 +26,7 @@ mod temporary;
 pub use new_file::NewFile;
 pub(crate) use partial::{Earlier, PARTIAL_SUFFIX, Partial, create, is_at, lock, open_own, partial_path, peek_partial};
 pub(crate) use space::{free_bytes, refuse_full};
-pub(crate) use temporary::{Temporary, sweep};
+pub(crate) use temporary::{Temporary, remove_equals, sweep};
 
 /// What a path is that ends in no name.
 pub(crate) const NO_NAME: &str = "no name of a file";

@@ -154,6 +154,23 @@ impl Partial {
     }
 }
 
+/// Renames a file, unless something has come to stand under its new name since that was looked at.
+#[cfg(target_os = "linux")]
+fn rename_to_nothing(path: &Path, output: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+    match renameat_with(CWD, path, CWD, output, RenameFlags::NOREPLACE) {
+        // Not every file system can.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => fs::rename(path, output),
+        renamed => renamed.map_err(io::Error::from),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_to_nothing(path: &Path, output: &Path) -> io::Result<()> {
+    fs::rename(path, output)
+}
+
 /// What an earlier run has left of a table file; `None` where there is nothing. Nothing is touched.
 ///
 /// # Errors
@@ -172,7 +189,13 @@ pub(super) fn rename(file: &File, path: &Path, output: &Path, force: bool) -> Re
         return Err(foreign(path, "no longer the file that was being written"));
     }
     refuse_existing(output, force)?;
-    fs::rename(path, output).context("finish", output)?;
+    let renamed = if force { fs::rename(path, output) } else { rename_to_nothing(path, output) };
+    match renamed {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(Error::OutputExists { path: output.into() });
+        }
+        renamed => renamed.context("finish", output)?,
+    }
     sync_folder(folder_of(output)).context("finish", output)
 }
 

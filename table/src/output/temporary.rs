@@ -166,7 +166,7 @@ pub(crate) fn sweep(folder: &Path) {
 
 /// Removes what killed runs have left of an output that is whole now, and is the same: where its first bytes are not the
 /// output's they are still the mark's.
-fn remove_equals(output: &Path) {
+pub(crate) fn remove_equals(output: &Path) {
     for path in paths(output) {
         remove_if(&path, |file| {
             let mut output = File::open(output)?;

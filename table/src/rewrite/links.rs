@@ -10,7 +10,7 @@ use twox_hash::XxHash3_64;
 
 use super::RewriteError;
 use crate::error::{Error, IoContext};
-use crate::output::{Temporary, There, is_same_file, look};
+use crate::output::{Temporary, There, is_same_file, look, remove_equals};
 
 /// What is not part of a checkpoint though it lies in its folder: the state of version control and of downloads.
 const NOT_COPIED: [&str; 2] = [".git", ".cache"];
@@ -135,7 +135,10 @@ impl Link {
                 // A link from a run that was not asked for copies: the name goes, the file stays.
                 true if resumed => fs::remove_file(output).context("remove", output)?,
                 // Files get their names when they are whole.
-                false if resumed && there.len() == self.bytes => return Ok(Made::Copy),
+                false if resumed && there.len() == self.bytes => {
+                    remove_equals(output);
+                    return Ok(Made::Copy);
+                }
                 _ => return Err(Error::OutputExists { path: output.into() }),
             }
         }

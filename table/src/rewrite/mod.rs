@@ -34,7 +34,9 @@ use crate::error::{Error, IoContext};
 use crate::format::TableInfo;
 use crate::header::{Header, Strings, TensorEntry};
 use crate::index::{self, CHECKPOINT_INDEX, Index, IndexError, Place};
-use crate::output::{Temporary, There, file_name, look, refuse_existing, sweep, sync_folder};
+use crate::output::{
+    Temporary, There, file_name, look, refuse_existing, refuse_same, remove_equals, sweep, sync_folder,
+};
 
 const CONFIG: &str = "config.json";
 /// The file of a checkpoint of one file. Loaders that find it look for no index.
@@ -270,6 +272,20 @@ impl Rewrite {
         }
     }
 
+    /// Refuses to make a checkpoint over one of these files, which are read for it.
+    ///
+    /// # Errors
+    /// [`Error::SameFile`], others as of [`Rewrite::begin`].
+    pub fn refuse_inputs<'a>(
+        input: impl AsRef<Path>,
+        output: impl AsRef<Path>,
+        replaced: &BTreeSet<String>,
+        inputs: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<(), Error> {
+        let paths = Draft::read(input.as_ref(), output.as_ref(), replaced)?.0.paths();
+        inputs.into_iter().try_for_each(|input| paths.iter().try_for_each(|path| refuse_same(input, path)))
+    }
+
     /// What [`Rewrite::begin`] with these arguments and [`Rewrite::finish`] would make, table files aside, after every
     /// check that they make before their work. Nothing is written.
     ///
@@ -421,10 +437,24 @@ impl Draft {
         self.names().map(|name| self.output.join(name)).collect()
     }
 
+    /// Refuses what is no folder where one is to be.
+    fn refuse_folders(&self) -> Result<(), Error> {
+        for folder in &self.folders {
+            let path = self.output.join(folder);
+            match look(&path)? {
+                There::Nothing | There::Other("a folder") => {}
+                There::File(_) => return Err(Error::OutputExists { path }),
+                There::Other(kind) => return Err(Error::OutputNotAFile { path, kind }),
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses or removes what is in the way.
     fn clear(&self, force: bool) -> Result<(), Error> {
         let paths = self.paths();
         // All are looked at before one is removed.
+        self.refuse_folders()?;
         paths.iter().try_for_each(|path| refuse_existing(path, force))?;
         for path in paths {
             if matches!(look(&path)?, There::File(_)) {
@@ -545,6 +575,7 @@ impl Rest {
         let header = Header::to_bytes(&self.metadata, &moved, 0).map_err(|source| Error::header(output, source))?;
         let length = header.len() as u64 + end;
         if resumed && fs::metadata(output).is_ok_and(|about| about.len() == length) {
+            remove_equals(output);
             return Ok(());
         }
         let mut temporary = Temporary::create(output, resumed)?;
