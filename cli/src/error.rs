@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use condprog_checkpoint::family::FamilyError;
 use condprog_core::{BatchError, LayoutError};
 use condprog_cpu::UnsupportedLevel;
-use condprog_table::family::FamilyError;
 
 use crate::stop;
 
@@ -15,7 +15,7 @@ use crate::stop;
 pub(crate) enum Error {
     /// Of a table file or its source.
     #[error(transparent)]
-    Table(#[from] condprog_table::Error),
+    Table(#[from] condprog_convert::Error),
     /// The command line asks for what cannot be.
     #[error("{0}")]
     Usage(String),
@@ -92,7 +92,8 @@ impl Error {
 
     /// What helps, in terms of the command line, where the message does not say so itself.
     pub(crate) fn hint(&self) -> Option<&'static str> {
-        use condprog_table::Error as Table;
+        use condprog_checkpoint::Error as Checkpoint;
+        use condprog_convert::Error as Table;
         match self {
             Error::Table(Table::OutputExists { .. } | Table::OtherRun { .. } | Table::JournalLost { .. }) => {
                 Some("the option is --force")
@@ -112,7 +113,7 @@ impl Error {
             Error::Table(Table::Width { .. }) | Error::Layout(_) => {
                 Some("width times --rate must be a whole number of bits, at least 16; rates go from 1 to 4 by 0.25")
             }
-            Error::Table(Table::Family(FamilyError::Heads { .. })) => {
+            Error::Table(Table::Checkpoint(Checkpoint::Family(FamilyError::Heads { .. }))) => {
                 Some("compress --rate-rows gives ranges of rows a rate of their own, without knowing orders")
             }
             Error::Stopped(Again::Resumes) => Some("the same command resumes: what is done is kept"),
@@ -133,11 +134,30 @@ impl Error {
     }
 }
 
+impl From<condprog_checkpoint::Error> for Error {
+    fn from(error: condprog_checkpoint::Error) -> Error {
+        Error::Table(error.into())
+    }
+}
+
+impl From<condprog_table::Error> for Error {
+    fn from(error: condprog_table::Error) -> Error {
+        Error::Table(error.into())
+    }
+}
+
+impl From<FamilyError> for Error {
+    fn from(error: FamilyError) -> Error {
+        condprog_checkpoint::Error::from(error).into()
+    }
+}
+
 #[cfg(feature = "eval")]
 impl From<condprog_eval::Error> for Error {
     fn from(error: condprog_eval::Error) -> Error {
         match error {
-            condprog_eval::Error::Table(error) => Error::Table(error),
+            condprog_eval::Error::Table(error) => error.into(),
+            condprog_eval::Error::OutputExists { path } => condprog_convert::Error::OutputExists { path }.into(),
             other => Error::Eval(other),
         }
     }

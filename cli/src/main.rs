@@ -18,9 +18,8 @@ mod ui;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use arguments::{Arguments, Command};
+use clap::Parser;
 use error::Error;
 use ui::Ui;
 

@@ -76,12 +76,12 @@ impl Ui {
     pub(crate) fn job<T>(
         &self,
         again: Again,
-        job: impl FnOnce(&condprog_table::Progress<'_>) -> Result<T, condprog_table::Error>,
+        job: impl FnOnce(&condprog_convert::Progress<'_>) -> Result<T, condprog_convert::Error>,
     ) -> Result<T, Error> {
         let progress = self.progress();
         let _watch = Watch::new(progress.bar());
         job(&|update| progress.step(update)).map_err(|error| match error {
-            condprog_table::Error::Cancelled => Error::Stopped(again),
+            condprog_convert::Error::Cancelled => Error::Stopped(again),
             error => error.into(),
         })
     }
@@ -110,7 +110,7 @@ mod tests {
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
-    use condprog_table::{Stage, Update};
+    use condprog_convert::{Stage, Update};
 
     use super::*;
 
@@ -126,7 +126,7 @@ mod tests {
                 steps += 1;
                 sleep(Duration::from_millis(1));
             }
-            Err::<(), _>(condprog_table::Error::Cancelled)
+            Err::<(), _>(condprog_convert::Error::Cancelled)
         });
         let error = stopped.unwrap_err();
         assert_eq!(

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use condprog_table::{TableFile, VerifyOptions, quiet, verify};
+use condprog_convert::{VerifyOptions, quiet, verify};
+use condprog_table::Tables;
 use serde::Deserialize;
 
 /// Files of the set, without the sound one.
@@ -28,7 +29,7 @@ fn folder() -> PathBuf {
 
 /// Stage and code of the refusal.
 fn refusal(file: &str) -> Option<(&'static str, &'static str)> {
-    let file = match TableFile::open(folder().join(file)) {
+    let file = match Tables::open(folder().join(file)) {
         Ok(file) => file,
         Err(error) => return Some(("open", error.code())),
     };

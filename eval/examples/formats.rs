@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
+use condprog_checkpoint::fp8;
 use condprog_eval::method::formats::{MX_BLOCK, Mxfp4, NV_BLOCK, Nvfp4, e2m1_from_f64, e4m3_from_f64};
 use condprog_eval::noise::Noise;
-use condprog_table::fp8;
 
 const BLOCKS: usize = 20_000;
 

@@ -20,7 +20,13 @@ pub enum Error {
     },
     /// The table could not be read.
     #[error(transparent)]
-    Table(#[from] condprog_table::Error),
+    Table(#[from] condprog_checkpoint::Error),
+    /// The output is there already.
+    #[error("{} exists; force overwrites it", .path.display())]
+    OutputExists {
+        /// The output.
+        path: PathBuf,
+    },
     /// A width or rate that the format does not have.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -129,6 +135,7 @@ impl Error {
         match self {
             Error::Io { .. } => "io",
             Error::Table(error) => error.code(),
+            Error::OutputExists { .. } => "output-exists",
             Error::Layout(_) => "layout",
             Error::Level(_) => "level",
             Error::Row { .. } => "row",

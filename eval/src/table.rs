@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use condprog_table::source::{Checkpoint, RowSource, TableRows};
+use condprog_checkpoint::{Checkpoint, RowSource, TableRows};
 
 use crate::error::Error;
 use crate::language_model::{integers, safetensors};

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use condprog_checkpoint::Checkpoint;
 use condprog_eval::report::{MethodLine, Options, Report, Sample};
 use condprog_eval::table::SourceTable;
 use condprog_eval::{Error, Method, Rows};
-use condprog_table::source::Checkpoint;
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 
 /// Writes rows as the F32 tensor `t`.

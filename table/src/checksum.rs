@@ -9,29 +9,31 @@ use twox_hash::XxHash3_64;
 use twox_hash::xxhash3_64::{DEFAULT_SECRET_LENGTH, RawHasher, SecretBuffer};
 
 /// The checksum of some bytes.
-pub(crate) fn of(bytes: &[u8]) -> u64 {
+pub fn of(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
 /// The checksum of bytes that come in pieces.
-pub(crate) struct Pieces(RawHasher<&'static [u8; DEFAULT_SECRET_LENGTH]>);
+pub struct Pieces(RawHasher<&'static [u8; DEFAULT_SECRET_LENGTH]>);
 
-impl Pieces {
-    pub(crate) fn new() -> Pieces {
+impl Default for Pieces {
+    fn default() -> Pieces {
         Pieces(RawHasher::new(SecretBuffer::default()))
     }
+}
 
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+impl Pieces {
+    pub fn add(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
 
-    pub(crate) fn checksum(&self) -> u64 {
+    pub fn checksum(&self) -> u64 {
         self.0.finish()
     }
 }
 
 /// As the metadata spells it: 16 lower-case hexadecimal digits.
-pub(crate) fn hex(checksum: u64) -> String {
+pub fn hex(checksum: u64) -> String {
     format!("{checksum:016x}")
 }
 
@@ -44,7 +46,7 @@ mod tests {
         let bytes: Vec<u8> = (0..5000u32).map(|i| (i * i % 251) as u8).collect();
         for length in [0, 1, 16, 17, 128, 129, 240, 241, 256, 257, 1024, 1025, 5000] {
             for piece in [1, 7, 64, 256, 1000] {
-                let mut pieces = Pieces::new();
+                let mut pieces = Pieces::default();
                 bytes[..length].chunks(piece).for_each(|bytes| pieces.add(bytes));
                 assert_eq!(pieces.checksum(), of(&bytes[..length]), "{length} bytes in pieces of {piece}");
             }

@@ -33,7 +33,7 @@ pub enum ForeignFile {
 
 impl ForeignFile {
     /// Recognises a file by its first bytes.
-    pub(crate) fn recognise(first: &[u8]) -> Option<ForeignFile> {
+    pub fn recognise(first: &[u8]) -> Option<ForeignFile> {
         use ForeignFile::*;
         const STARTS: [(&[u8], ForeignFile); 13] = [
             (b"version https://git-lfs", LfsPointer),

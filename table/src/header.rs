@@ -13,23 +13,16 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::{Error, IoContext};
 use crate::foreign::FIRST_BYTES;
 pub use crate::foreign::ForeignFile;
-use crate::format::KEY_CHECKSUM;
-use crate::input;
-use crate::output::PARTIAL_SUFFIX;
+use crate::names::{KEY_CHECKSUM, LENGTH_BYTES, METADATA_KEY, PARTIAL_SUFFIX};
 use crate::quote::{cut, quoted, sizes, word};
 use crate::seal::Seal;
 
-/// Bytes of the length field before the header.
-pub const LENGTH_BYTES: u64 = 8;
 /// Largest header, as other readers of safetensors have it.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Most dimensions of a tensor: as many as PyTorch and NumPy have.
 pub const MAX_DIMENSIONS: u64 = 64;
-/// The key of the header that holds the string map.
-pub(crate) const METADATA_KEY: &str = "__metadata__";
 
 /// One tensor of a safetensors file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +58,7 @@ pub struct Header {
     /// Where in `tensors` a name is: checkpoints have tens of thousands.
     places: HashMap<String, usize>,
     /// The checksum that the header has of itself, of a table file.
-    pub(crate) seal: Option<Seal>,
+    pub seal: Option<Seal>,
 }
 
 /// A file that is not the safetensors file it should be.
@@ -234,7 +227,7 @@ impl HeaderError {
     }
 
     /// Says more where the name of the file does.
-    pub(crate) fn at(self, path: &Path) -> HeaderError {
+    pub fn at(self, path: &Path) -> HeaderError {
         let is_partial = path.as_os_str().to_string_lossy().ends_with(PARTIAL_SUFFIX);
         if is_partial { HeaderError::Foreign { kind: ForeignFile::Partial } } else { self }
     }
@@ -245,12 +238,6 @@ fn or_overflow(bytes: &Option<u64>) -> String {
 }
 
 impl Header {
-    /// Reads and checks the header of the file at a path.
-    pub(crate) fn open(path: &Path) -> Result<Header, Error> {
-        let (mut file, about) = input::open(path)?;
-        Header::read(&mut file, about.len()).context("read", path)?.map_err(|source| Error::header(path, source))
-    }
-
     /// Reads and checks the header of a file of `length` bytes, from its start.
     ///
     /// # Errors
@@ -365,7 +352,7 @@ impl Header {
     }
 
     /// Where in [`Header::tensors`] a tensor is.
-    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+    pub fn place(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 
@@ -501,7 +488,7 @@ impl<'de> Deserialize<'de> for RawHeader {
 }
 
 /// A map of strings in file order, each key once.
-pub(crate) struct Strings(pub(crate) Vec<(String, String)>);
+pub struct Strings(pub Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Strings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Strings, D::Error> {

@@ -2,17 +2,12 @@
 //! `weight_map`, which says in which file a tensor is, and `metadata`.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::{Error, IoContext};
 use crate::header::Strings;
-use crate::input;
-use crate::output::file_name;
 use crate::quote::{cut, quoted};
 
 /// What the name of an index has at its end.
@@ -20,7 +15,7 @@ pub const INDEX_SUFFIX: &str = ".safetensors.index.json";
 /// The index of a checkpoint.
 pub const CHECKPOINT_INDEX: &str = "model.safetensors.index.json";
 /// Largest index that is read: a hundred times what the largest checkpoints have.
-const MAX_INDEX_BYTES: u64 = 1 << 30;
+pub const MAX_INDEX_BYTES: u64 = 1 << 30;
 
 /// Which tensor is in which file.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +99,7 @@ pub enum IndexError {
 }
 
 impl IndexError {
-    /// A short name that stays, as of [`Error::code`].
+    /// A short name that stays, as of [`Error::code`](crate::Error::code).
     pub fn code(&self) -> &'static str {
         match self {
             IndexError::Json(_) => "index-json",
@@ -135,21 +130,6 @@ struct WriteIndex<'a> {
 }
 
 impl Index {
-    /// Reads an index.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when it cannot be read, [`Error::Index`] when it is none.
-    pub fn read(path: &Path) -> Result<Index, Error> {
-        let (mut file, about) = input::open(path)?;
-        let got = about.len();
-        if got > MAX_INDEX_BYTES {
-            return Err(Error::index(path, IndexError::TooLarge { got }));
-        }
-        let mut json = Vec::new();
-        file.read_to_end(&mut json).context("read", path)?;
-        Index::parse(&json).map_err(|source| Error::index(path, source))
-    }
-
     /// Reads an index from its text.
     ///
     /// # Errors
@@ -187,63 +167,4 @@ fn stays_below(file: &str) -> bool {
     let is_name = |part: &str| !matches!(part, "" | "." | "..");
     let is_plain = !file.contains(|c: char| c == '\\' || c.is_control()) && file.split('/').all(is_name);
     is_plain && Path::new(file).components().all(|part| matches!(part, Component::Normal(_)))
-}
-
-/// What a path to a checkpoint or to tables names: one safetensors file, or an index.
-pub(crate) enum Place {
-    /// A safetensors file.
-    File(PathBuf),
-    /// An index.
-    Index(PathBuf),
-}
-
-/// Whether a path to nothing has the form of a repository's name, `organisation/model`, and is no file of a folder that
-/// is there.
-fn is_hub_id(path: &Path) -> bool {
-    let is_word = |text: &str| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_plain)
-    };
-    let is_file = path.extension().is_some_and(|end| end == "safetensors" || end == "json");
-    let words = path.to_str().and_then(|text| text.split_once('/'));
-    words.is_some_and(|(first, second)| is_word(first) && is_word(second) && !Path::new(first).exists()) && !is_file
-}
-
-/// A file, an index, or a folder with an index or a single safetensors file.
-pub(crate) fn place(path: &Path) -> Result<Place, Error> {
-    let ends =
-        |path: &Path, suffix: &str| path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(suffix));
-    let about = match fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound && is_hub_id(path) => {
-            return Err(Error::HubId { id: path.to_string_lossy().into() });
-        }
-        about => about.context("open", path)?,
-    };
-    if !about.is_dir() {
-        input::regular_file(path)?;
-        let is_index = ends(path, INDEX_SUFFIX);
-        return Ok(if is_index { Place::Index(path.into()) } else { Place::File(path.into()) });
-    }
-    let index = path.join(CHECKPOINT_INDEX);
-    if index.try_exists().context("look for", &index)? {
-        return Ok(Place::Index(index));
-    }
-    let (mut indexes, mut files) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(path).context("read", path)? {
-        let entry = entry.context("read", path)?.path();
-        if ends(&entry, INDEX_SUFFIX) {
-            indexes.push(entry);
-        } else if ends(&entry, ".safetensors") {
-            files.push(entry);
-        }
-    }
-    indexes.sort();
-    match (indexes.as_slice(), files.as_slice()) {
-        ([index], _) => Ok(Place::Index(index.clone())),
-        ([first, second, ..], _) => {
-            Err(Error::index(path, IndexError::TwoIndexes { names: [file_name(first), file_name(second)] }))
-        }
-        ([], [file]) => input::regular_file(file).map(|_| Place::File(file.clone())),
-        ([], files) => Err(Error::index(path, IndexError::NoIndex { got: files.len() })),
-    }
 }

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::file::{PIECE, TableFile};
 use crate::format::{SegmentInfo, SourceRecord, TableInfo};
+use crate::tables::{PIECE, Tables};
 
 /// What is known about one table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,11 +80,11 @@ pub struct ScaleRange {
 ///
 /// # Errors
 /// [`Error::Io`] when the records cannot be read.
-pub fn inspect(file: &TableFile) -> Result<Vec<TableSummary>, Error> {
+pub fn inspect(file: &Tables) -> Result<Vec<TableSummary>, Error> {
     file.tables().iter().map(|table| summarize(file, table)).collect()
 }
 
-fn summarize(file: &TableFile, table: &TableInfo) -> Result<TableSummary, Error> {
+fn summarize(file: &Tables, table: &TableInfo) -> Result<TableSummary, Error> {
     let table_bytes = table.record_bytes();
     let segments = table.segments.iter().map(|segment| summarize_segment(file, segment));
     Ok(TableSummary {
@@ -145,7 +145,7 @@ impl Fields {
     }
 }
 
-fn summarize_segment(file: &TableFile, info: &SegmentInfo) -> Result<SegmentSummary, Error> {
+fn summarize_segment(file: &Tables, info: &SegmentInfo) -> Result<SegmentSummary, Error> {
     let step = (PIECE as u64 / info.record_bytes).max(1);
     let part = |records: &mut Vec<u8>, part: u64| -> Result<_, Error> {
         records.clear();

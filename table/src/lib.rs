@@ -1,57 +1,59 @@
-//! Table files of the Conditional Program codec: made from checkpoints, opened for decoding, restored, checked.
+//! Table files of the Conditional Program codec: what they hold, checked, and their records for any decoder.
+//!
+//! A table file is a safetensors file whose tensors are records; `FORMAT.md` beside this crate is normative. [`Tables`]
+//! is one such file, or all that an index names, opened:
+//!
+//! ```no_run
+//! let tables = condprog_table::Tables::open("table.safetensors")?;
+//! for table in tables.tables() {
+//!     println!("{}: {} rows of {} values", table.name, table.rows, table.dim);
+//! }
+//! # Ok::<(), condprog_table::Error>(())
+//! ```
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`source`] | tables in safetensors checkpoints of one file or many, read in blocks |
-//! | [`family`] | the model families whose tables are known |
-//! | [`Footprint`] | bytes before and after, per GPU and in all |
-//! | [`compress()`] | source tables to table files: streamed, resumable, in parts |
-//! | [`join()`] | parts that many machines coded, to the files one would have written |
-//! | [`TableFile`] | a table file, or all that an index names, and its records for any backend |
-//! | [`Rewrite`] | a whole checkpoint made anew around its table files |
-//! | [`decompress()`] | a table file to an ordinary safetensors file |
-//! | [`verify()`], [`inspect()`] | checks and figures |
-//! | [`mod@format`], [`header`], [`index`] | the metadata, the header and the index of several files, see `FORMAT.md` |
+//! | [`Tables`] | table files, opened; records in memory, all of a table's or those of some rows |
+//! | [`inspect()`] | figures of a file |
+//! | [`mod@format`], [`header`], [`index`] | the metadata, the safetensors header, the index of several files |
+//! | [`source`] | what a table was made from |
+//!
+//! Table files are made by `condprog-convert`; the `condprog` crate is what most programs depend on.
 #![forbid(unsafe_code)]
 
-mod aspect;
-mod checksum;
-mod compress;
-mod decompress;
-mod error;
-pub mod family;
-mod file;
-mod footprint;
+// What this project's other crates share with this one: hidden, and no part of the interface that stays.
+#[doc(hidden)]
+pub mod aspect;
+#[doc(hidden)]
+pub mod checksum;
+#[doc(hidden)]
+pub mod error;
+#[doc(hidden)]
+pub mod input;
+#[doc(hidden)]
+pub mod names;
+#[doc(hidden)]
+pub mod quote;
+#[doc(hidden)]
+pub mod read;
+#[doc(hidden)]
+pub mod tables;
+
+mod damage;
 mod foreign;
 pub mod format;
-pub mod fp8;
 pub mod header;
 pub mod index;
-mod input;
 mod inspect;
-mod journal;
-mod output;
-mod quote;
-mod read;
+mod plan;
 mod records;
-mod rewrite;
 mod seal;
 pub mod source;
-mod stream;
-mod verify;
 
-pub use compress::{
-    CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, Preview, ScaleMode, SegmentPlan, compress,
-    compress_file, finished, is_begun, join, preview, rate_segments,
-};
-pub use decompress::{DecompressOptions, RestoredDtype, decompress};
+pub use damage::{Damage, Fault};
 pub use error::Error;
-pub use file::TableFile;
-pub use footprint::{Footprint, OnGpus};
 pub use input::regular_file;
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
-pub use output::NewFile;
+pub use plan::SegmentPlan;
 pub use records::{PickedRows, TableRecords};
-pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewritePreview, RewriteReport};
-pub use stream::{MAX_THREADS, Progress, Stage, Update, quiet};
-pub use verify::{Damage, Fault, Sample, VerifyOptions, VerifyReport, VerifyTable, verify};
+pub use tables::Tables;

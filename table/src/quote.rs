@@ -9,7 +9,7 @@ const SHOWN: usize = 200;
 const LISTED: usize = 8;
 
 /// A name, in quotes.
-pub(crate) fn quoted(text: &str) -> impl Display {
+pub fn quoted(text: &str) -> impl Display {
     fmt::from_fn(move |f| match text.char_indices().nth(SHOWN) {
         None => write!(f, "{text:?}"),
         Some((end, _)) => write!(f, "{:?}... ({} characters in all)", &text[..end], text.chars().count()),
@@ -17,7 +17,7 @@ pub(crate) fn quoted(text: &str) -> impl Display {
 }
 
 /// A word such as a data type: as it is where it is one, else in quotes.
-pub(crate) fn word(text: &str) -> impl Display {
+pub fn word(text: &str) -> impl Display {
     fmt::from_fn(move |f| {
         let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !text.is_empty() && text.len() <= 32 && is_word(text) { f.write_str(text) } else { quoted(text).fmt(f) }
@@ -25,7 +25,7 @@ pub(crate) fn word(text: &str) -> impl Display {
 }
 
 /// A shape.
-pub(crate) fn sizes(shape: &[u64]) -> impl Display {
+pub fn sizes(shape: &[u64]) -> impl Display {
     fmt::from_fn(move |f| {
         let shown = &shape[..shape.len().min(LISTED)];
         match shape.len() - shown.len() {
@@ -36,7 +36,7 @@ pub(crate) fn sizes(shape: &[u64]) -> impl Display {
 }
 
 /// Names with a word such as `or` before the last.
-pub(crate) fn listed<T: AsRef<str>>(names: &[T], word: &str) -> impl Display {
+pub fn listed<T: AsRef<str>>(names: &[T], word: &str) -> impl Display {
     fmt::from_fn(move |f| {
         let shown = names.len().min(LISTED);
         for (place, name) in names[..shown].iter().enumerate() {
@@ -52,7 +52,7 @@ pub(crate) fn listed<T: AsRef<str>>(names: &[T], word: &str) -> impl Display {
 }
 
 /// Another error's message, which may have a value of any length in it.
-pub(crate) fn cut(message: &impl Display) -> impl Display {
+pub fn cut(message: &impl Display) -> impl Display {
     fmt::from_fn(move |f| {
         let mut shown = Shown { out: f, left: 2 * SHOWN };
         match write!(shown, "{message}") {

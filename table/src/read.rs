@@ -20,7 +20,7 @@ static OPEN: Mutex<Vec<(u64, Arc<File>)>> = Mutex::new(Vec::new());
 
 /// A file to read. It may be closed and opened again at any time, but stays the same file.
 #[derive(Debug)]
-pub(crate) struct ReadFile {
+pub struct ReadFile {
     path: PathBuf,
     number: u64,
     state: State,
@@ -49,7 +49,7 @@ impl State {
 
 impl ReadFile {
     /// Opens a regular file; anything else, such as a pipe, could hold the caller up for ever.
-    pub(crate) fn open(path: &Path) -> Result<ReadFile, Error> {
+    pub fn open(path: &Path) -> Result<ReadFile, Error> {
         regular_file(path)?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -59,22 +59,22 @@ impl ReadFile {
     }
 
     #[cfg(test)]
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Bytes it had when it was opened.
-    pub(crate) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.state.length
     }
 
     /// What the system says of it now.
-    pub(crate) fn about(&self) -> Result<Metadata, Error> {
+    pub fn about(&self) -> Result<Metadata, Error> {
         self.file().and_then(|file| file.metadata()).context("read", &self.path)
     }
 
     /// Reads bytes from `offset` on, as many as `out` holds.
-    pub(crate) fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         if out.is_empty() {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl ReadFile {
     }
 
     /// The bytes from the start of the file on.
-    pub(crate) fn front(&self) -> Front<'_> {
+    pub fn front(&self) -> Front<'_> {
         Front { file: self, at: 0 }
     }
 
@@ -159,7 +159,7 @@ fn read_exact_at(mut file: &File, offset: u64, out: &mut [u8]) -> io::Result<()>
 }
 
 /// Reads a file from its start on.
-pub(crate) struct Front<'a> {
+pub struct Front<'a> {
     file: &'a ReadFile,
     at: u64,
 }

@@ -7,8 +7,8 @@ use condprog_cpu::HugeBuffer;
 use rayon::prelude::*;
 
 use crate::error::Error;
-use crate::file::{Run, TableFile};
 use crate::format::TableInfo;
+use crate::tables::{Run, Tables};
 
 /// Records of rows of one table, in memory.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ const PART_ROWS: usize = 1 << 10;
 /// Bytes between two rows that are read along rather than passed over: a system call costs more.
 const GAP_BYTES: u64 = 1 << 12;
 
-impl TableFile {
+impl Tables {
     /// Reads all records of a table into memory, on huge pages where the system has them: the fastest to decode from. Ids
     /// count from [`TableInfo::first_row`] of the logical table, which is 0 unless this is one file of several.
     ///
@@ -102,7 +102,7 @@ impl TableFile {
     /// use condprog_core::{Decoder, Missing, Output, Table};
     /// use condprog_cpu::CpuDecoder;
     ///
-    /// let file = condprog_table::TableFile::open("table.safetensors")?;
+    /// let file = condprog_table::Tables::open("table.safetensors")?;
     /// let picked = file.pick("layers.1.engram.embed.weight", &[5, 70_000_000, 5, -1])?;
     /// let segments = picked.segments();
     /// let mut rows = vec![0.0; 4 * 256];
@@ -164,7 +164,7 @@ impl TableFile {
     }
 
     /// Reads the records of a range of rows of a table of this file.
-    pub(crate) fn read_rows(&self, table: &TableInfo, rows: Range<u64>) -> Result<TableRecords, Error> {
+    pub fn read_rows(&self, table: &TableInfo, rows: Range<u64>) -> Result<TableRecords, Error> {
         let read = |run: Run| -> Result<_, Error> {
             let mut records = vec![0; run.bytes() as usize];
             self.read_run(&run, 0, &mut records)?;

@@ -4,26 +4,25 @@
 //! It stands in the value of a key that readers must find, so that no flip of a few bits makes it go unnoticed.
 
 use crate::checksum;
-use crate::format::{CHECKSUM, KEY_CHECKSUM};
-use crate::header::LENGTH_BYTES;
+use crate::names::{CHECKSUM, KEY_CHECKSUM, LENGTH_BYTES};
 
 const DIGITS: usize = 16;
 
 /// What the checksum of a header is, and what the header says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal {
-    pub(crate) got: u64,
-    pub(crate) expected: u64,
+pub struct Seal {
+    pub got: u64,
+    pub expected: u64,
 }
 
 impl Seal {
     /// The value of the metadata key before the checksum is known.
-    pub(crate) fn blank() -> String {
+    pub fn blank() -> String {
         format!("{CHECKSUM}:{}", "0".repeat(DIGITS))
     }
 
     /// Writes the checksum into a header, length field included, that has a blank one.
-    pub(crate) fn set(header: &mut [u8]) {
+    pub fn set(header: &mut [u8]) {
         let length = LENGTH_BYTES as usize;
         if let Some(place) = place(&header[length..]) {
             let digits = checksum::hex(checksum::of(header));
@@ -32,7 +31,7 @@ impl Seal {
     }
 
     /// The checksum in the JSON text of a header, if it has one.
-    pub(crate) fn of(json: &[u8]) -> Option<Seal> {
+    pub fn of(json: &[u8]) -> Option<Seal> {
         let place = place(json)?;
         let digits = std::str::from_utf8(&json[place..place + DIGITS]).ok()?;
         let is_lower = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));

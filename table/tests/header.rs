@@ -1,9 +1,7 @@
 //! The header reader and writer against the `safetensors` crate's.
 
-mod common;
-
-use common::{Folder, write};
 use condprog_table::header::{ForeignFile, Header, HeaderError, MAX_DIMENSIONS, MAX_HEADER_BYTES};
+use condprog_testkit::{Folder, write};
 use proptest::prelude::*;
 use safetensors::tensor::Dtype;
 

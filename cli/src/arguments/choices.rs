@@ -1,8 +1,8 @@
 //! Options that are one of a few words.
 
 use clap::ValueEnum;
+use condprog_convert::{NonFinite, RestoredDtype, ScaleMode};
 use condprog_core::{Dtype, Missing};
-use condprog_table::{NonFinite, RestoredDtype, ScaleMode};
 
 /// What the scale of a row keeps; see [`ScaleMode`].
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
+use condprog_checkpoint::family::Family;
+use condprog_convert::{MAX_THREADS, PartOf, Sample};
 use condprog_core::Rate;
 use condprog_cpu::{LEVEL_VARIABLE, Level};
-use condprog_table::family::Family;
-use condprog_table::{MAX_THREADS, PartOf, Sample};
 
 pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs, Scale};
 pub(crate) use values::{IdList, RateRows, refuse_folder, whole};

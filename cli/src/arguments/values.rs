@@ -4,10 +4,10 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::{Path, PathBuf, is_separator};
 
+use condprog_checkpoint::family::Family;
+use condprog_convert::PartOf;
 use condprog_core::Rate;
 use condprog_cpu::Level;
-use condprog_table::PartOf;
-use condprog_table::family::Family;
 
 use crate::error::Error;
 use crate::ids;

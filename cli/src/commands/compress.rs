@@ -5,14 +5,16 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use condprog_core::{Layout, Rate};
-use condprog_table::family::{Family, FamilyTable};
-use condprog_table::format::TableInfo;
-use condprog_table::source::{Checkpoint, RowSource, SourceInfo, SourcePart};
-use condprog_table::{
-    CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, RewriteOptions, SegmentPlan, compress,
-    finished, is_begun, preview, rate_segments,
+use condprog_checkpoint::family::{Family, FamilyTable};
+use condprog_checkpoint::{Checkpoint, RowSource};
+use condprog_convert::{
+    CompressOptions, CompressReport, Error as TableError, PartOf, Rewrite, RewriteOptions, compress, finished,
+    is_begun, preview, rate_segments,
 };
+use condprog_core::{Layout, Rate};
+use condprog_table::SegmentPlan;
+use condprog_table::format::TableInfo;
+use condprog_table::source::{SourceInfo, SourcePart};
 use serde_json::{Value, json};
 
 use super::dry_run;
@@ -263,8 +265,7 @@ fn rates(selected: &Selected, arguments: &Compress) -> Result<BTreeMap<String, V
     match &selected.family {
         Some((family, known)) if !by_order.is_empty() => {
             for (table, info) in known.iter().zip(&selected.tables) {
-                let plan =
-                    family.rates(table, &info.part_rows(), arguments.rate, &by_order).map_err(TableError::from)?;
+                let plan = family.rates(table, &info.part_rows(), arguments.rate, &by_order)?;
                 segments.insert(info.name.clone(), plan);
             }
         }

@@ -1,8 +1,9 @@
 //! `condprog decompress`
 
 use clap::ValueEnum;
+use condprog_convert::{DecompressOptions, NewFile, Rewrite, RewriteOptions, decompress};
+use condprog_table::Tables;
 use condprog_table::source::SourcePart;
-use condprog_table::{DecompressOptions, NewFile, Rewrite, RewriteOptions, TableFile, decompress};
 use serde_json::json;
 
 use crate::Outcome;
@@ -18,7 +19,7 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     if arguments.whole.is_none() {
         refuse_folder(&arguments.output)?;
     }
-    let file = TableFile::open(&arguments.table)?;
+    let file = Tables::open(&arguments.table)?;
     let options = DecompressOptions {
         dtype: arguments.dtype.into(),
         threads: arguments.threads.count,

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use condprog_checkpoint::{Checkpoint, RowSource};
+use condprog_convert::{CompressOptions, ScaleMode, VerifyOptions, VerifyTable, compress_file, verify};
 use condprog_core::encoder::{ScaleRule, Search};
 use condprog_core::{Decoder, Dtype, Layout, Missing, Output, Rate, ReferenceDecoder, Table};
 use condprog_cpu::{Encoder, Level};
-use condprog_table::source::{Checkpoint, RowSource};
-use condprog_table::{CompressOptions, ScaleMode, TableFile, VerifyOptions, VerifyTable, compress_file, verify};
+use condprog_table::Tables;
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
     compress_file(&input, &[], &output, &options, &|update| progress.step(update))?;
     let seconds = start.elapsed().as_secs_f64();
 
-    let (source, file) = (Checkpoint::open(&input)?, TableFile::open(&output)?);
+    let (source, file) = (Checkpoint::open(&input)?, Tables::open(&output)?);
     let report = verify(&file, Some(&source), &VerifyOptions::default(), &|update| progress.step(update))?;
     let [verified] = report.tables.as_slice() else { unreachable!("the demo has one table") };
     let records = file.load(&verified.name)?;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use condprog_table::source::RowSource;
-use condprog_table::{Preview, RewritePreview};
+use condprog_checkpoint::RowSource;
+use condprog_convert::{Preview, RewritePreview};
 use serde_json::{Value, json};
 
 use crate::Outcome;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
+use condprog_checkpoint::{Checkpoint, RowSource as _};
 use condprog_eval::Method;
 use condprog_eval::report::{Folder, MethodLine, Options, PAGE, Report, Sample};
-use condprog_table::source::{Checkpoint, RowSource as _, SourceInfo};
+use condprog_table::source::SourceInfo;
 use rayon::ThreadPoolBuilder;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! `condprog inspect`
 
-use condprog_table::{SegmentSummary, TableFile, TableSummary, inspect};
+use condprog_table::{SegmentSummary, TableSummary, Tables, inspect};
 use serde_json::json;
 
 use crate::Outcome;
@@ -10,7 +10,7 @@ use crate::text::{bytes, columns, count, figure, name, path_text, plural};
 use crate::ui::Ui;
 
 pub(crate) fn run(arguments: &Inspect, ui: &Ui) -> Result<Outcome, Error> {
-    let file = TableFile::open(&arguments.table)?;
+    let file = Tables::open(&arguments.table)?;
     let tables = inspect(&file)?;
     let object = json!({ "table": path_text(&arguments.table), "file_bytes": file.file_bytes(), "tables": tables });
     ui.print("inspect", object, || {

@@ -1,6 +1,6 @@
 //! `condprog join`
 
-use condprog_table::{JoinOptions, join};
+use condprog_convert::{JoinOptions, join};
 
 use super::compress::{lines, written};
 use crate::Outcome;

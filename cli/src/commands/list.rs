@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use condprog_table::family::{Family, FamilyTable};
-use condprog_table::source::{Checkpoint, ListedTensor, Role};
+use condprog_checkpoint::family::{Family, FamilyTable};
+use condprog_checkpoint::{Checkpoint, ListedTensor, Role};
 use serde_json::{Value, json};
 
 use crate::Outcome;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::Path;
 
+use condprog_checkpoint::Checkpoint;
+use condprog_checkpoint::family::Family;
+use condprog_convert::{Footprint, OnGpus};
 use condprog_core::{Layout, Rate};
-use condprog_table::family::Family;
-use condprog_table::source::{Checkpoint, SourceInfo};
-use condprog_table::{Footprint, OnGpus, SegmentPlan};
+use condprog_table::SegmentPlan;
+use condprog_table::source::SourceInfo;
 use serde_json::{Value, json};
 
 use super::compress::{family, row_rates};
@@ -79,7 +81,7 @@ fn drafts(arguments: &Plan) -> Result<(Option<Family>, Vec<Draft>), Error> {
                 name: published.table.name,
                 dim: published.dim,
                 row_bytes: row_bytes.unwrap_or(published.row_bytes),
-                runs: runs.map_err(condprog_table::Error::from)?,
+                runs: runs?,
             });
         }
         return Ok((Some(family), drafts));
@@ -111,7 +113,7 @@ fn of_checkpoint(
     if let Some(family) = family {
         for (parts, info) in checkpoint.family_tables(family)? {
             let runs = family.rates(&parts, &info.part_rows(), arguments.rate, by_order);
-            add(info, runs.map_err(condprog_table::Error::from)?);
+            add(info, runs?);
         }
     } else {
         refuse_orders(by_order)?;

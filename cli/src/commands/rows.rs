@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use condprog_convert::NewFile;
 use condprog_core::decoder::names_row;
 use condprog_core::{BatchError, Dtype, Missing, Output, Table, TableShape};
 use condprog_cpu::Level;
+use condprog_table::Tables;
 use condprog_table::header::{Header, TensorEntry};
-use condprog_table::{Error as TableError, NewFile, TableFile};
 use half::{bf16, f16};
 use serde_json::json;
 
@@ -29,7 +30,7 @@ const TENSOR: &str = "rows";
 
 pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
     let output = arguments.output.as_deref().map(|path| Ok::<_, Error>((path, Format::of(path)?))).transpose()?;
-    let file = TableFile::open(&arguments.table)?;
+    let file = Tables::open(&arguments.table)?;
     if let Some((path, _)) = output {
         let inputs = file.files().chain([&*arguments.table]).chain(arguments.ids_file.as_deref());
         NewFile::check(path, inputs, arguments.force.on)?;
@@ -97,7 +98,7 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
 }
 
 /// The table that was named, or the only one.
-fn table_name<'a>(file: &'a TableFile, name: Option<&str>) -> Result<&'a str, Error> {
+fn table_name<'a>(file: &'a Tables, name: Option<&str>) -> Result<&'a str, Error> {
     match (name, file.tables()) {
         (Some(name), _) => Ok(&file.table(name)?.name),
         (None, [only]) => Ok(&only.name),
@@ -132,7 +133,7 @@ impl Format {
 
 /// Decodes each request from the records of its rows alone, which are read for it.
 struct Picking<'a> {
-    file: &'a TableFile,
+    file: &'a Tables,
     name: &'a str,
     cpu: Cpu,
 }
@@ -225,7 +226,7 @@ impl Request<'_> {
         let dtype = self.dtype.name().to_uppercase();
         let tensor = TensorEntry { name: TENSOR.into(), dtype, shape: shape.into(), start: 0, end };
         let header = Header::to_bytes(&[], &[tensor], 0);
-        header.map_err(|source| TableError::Header { path: path.into(), source: Box::new(source) }.into())
+        header.map_err(|source| condprog_table::Error::Header { path: path.into(), source: Box::new(source) }.into())
     }
 
     /// One line per row: the id, a tab, and the values.

@@ -1,7 +1,8 @@
 //! `condprog verify`
 
-use condprog_table::source::Checkpoint;
-use condprog_table::{TableFile, VerifyOptions, VerifyTable, verify};
+use condprog_checkpoint::Checkpoint;
+use condprog_convert::{VerifyOptions, VerifyTable, verify};
+use condprog_table::Tables;
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -14,7 +15,7 @@ use crate::ui::Ui;
 const SHOWN: usize = 20;
 
 pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
-    let file = TableFile::open(&arguments.table)?;
+    let file = Tables::open(&arguments.table)?;
     let against = &arguments.against;
     let source = if against.is_empty() { None } else { Some(Checkpoint::open_all(against)?) };
     let options = VerifyOptions {

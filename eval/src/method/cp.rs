@@ -6,10 +6,9 @@ use condprog_core::{Layout, Rate, Record, Scale, program, rounding, trellis};
 use condprog_cpu::Encoder;
 use rayon::prelude::*;
 
+use super::Rule;
 use crate::error::Error;
 use crate::rows::{Rows, energy};
-
-use super::Rule;
 
 /// Coded rows: records, whose scales are one rule's but whose codes serve all rules that code directions.
 #[derive(Clone, Debug)]

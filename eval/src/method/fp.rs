@@ -1,6 +1,6 @@
 //! Block floating point: MXFP4, NVFP4, and FP8 with power-of-two scales.
 
-use condprog_table::fp8;
+use condprog_checkpoint::fp8;
 
 use crate::rows::Rows;
 

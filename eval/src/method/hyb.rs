@@ -6,12 +6,11 @@
 use half::bf16;
 use rayon::prelude::*;
 
+use super::Rule;
 use crate::error::Error;
 use crate::kmeans::Codebook;
 use crate::noise::Noise;
 use crate::rows::{Rows, dot, energy};
-
-use super::Rule;
 
 const STATE_BITS: u32 = 16;
 const STATES: usize = 1 << STATE_BITS;

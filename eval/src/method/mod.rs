@@ -20,11 +20,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use condprog_core::{Rate, Scale};
+use cp::Codes;
+use rotation::Rotation;
 
 use crate::error::Error;
 use crate::rows::Rows;
-use cp::Codes;
-use rotation::Rotation;
 
 /// Seed of rotations and codebooks.
 const SEED: u64 = 0xc0de;

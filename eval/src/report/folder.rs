@@ -4,8 +4,6 @@ use std::fs::{self, FileType, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use condprog_table::Error as TableError;
-
 use super::plot;
 use crate::error::Error;
 
@@ -28,7 +26,7 @@ impl Folder {
     /// earlier report that this one does not have are removed. None of `inputs` may be among them.
     ///
     /// # Errors
-    /// [`Error::Table`] with [`OutputExists`](TableError::OutputExists) for a file that is there, [`Error::Output`] for
+    /// [`Error::OutputExists`] for a file that is there, [`Error::Output`] for
     /// what is no folder or no ordinary file, or is read, and [`Error::Io`] when that cannot be told.
     pub fn claim(path: impl AsRef<Path>, overwrite: bool, inputs: &[&Path]) -> Result<Folder, Error> {
         // Without the slash that would have a link looked through.
@@ -74,7 +72,7 @@ impl Folder {
         for path in self.paths() {
             match kind(&path)? {
                 None => {}
-                Some(_) if !self.overwrite => return Err(TableError::OutputExists { path }.into()),
+                Some(_) if !self.overwrite => return Err(Error::OutputExists { path }),
                 Some(kind) if kind.is_file() => {}
                 Some(kind) => {
                     return Err(Error::Output { path, got: describe(kind), expected: "an ordinary file to overwrite" });

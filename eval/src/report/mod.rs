@@ -7,9 +7,8 @@ mod sample;
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use condprog_core::Rate;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::harness::{self, MethodDivergence};

@@ -1,0 +1,44 @@
+//! Conditional Program tables made from checkpoints, joined, restored, and verified.
+//!
+//! ```no_run
+//! use condprog_convert::{CompressOptions, compress_file, quiet};
+//!
+//! let patterns = ["layers.*.embed.weight".into()];
+//! compress_file("model/", &patterns, "table.safetensors", &CompressOptions::default(), &quiet)?;
+//! # Ok::<(), condprog_convert::Error>(())
+//! ```
+//!
+//! | folder or file | what it does |
+//! |---|---|
+//! | `compress/` | source tables to table files: streamed, resumable, in parts that are joined later |
+//! | `rewrite/` | a whole checkpoint made anew around its table files |
+//! | `decompress.rs` | a table file to an ordinary safetensors file |
+//! | `verify/` | whether a table file is sound, and its rows those of a source |
+//! | `footprint.rs` | bytes before and after, per GPU and in all |
+//! | `output/`, `journal.rs` | files that appear whole or not at all; what is done of an unfinished output |
+//! | `stream.rs` | work in blocks of rows: reading ahead, progress, threads |
+//!
+//! Sources are only read. An output is created under a working name, and renamed when it is whole and on the disk.
+#![forbid(unsafe_code)]
+
+mod compress;
+mod decompress;
+mod error;
+mod footprint;
+mod journal;
+mod output;
+mod rewrite;
+mod stream;
+mod verify;
+
+pub use compress::{
+    CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, Preview, ScaleMode, compress, compress_file,
+    finished, is_begun, join, preview, rate_segments,
+};
+pub use decompress::{DecompressOptions, RestoredDtype, decompress};
+pub use error::Error;
+pub use footprint::{Footprint, OnGpus};
+pub use output::NewFile;
+pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewritePreview, RewriteReport};
+pub use stream::{MAX_THREADS, Progress, Stage, Update, quiet};
+pub use verify::{Sample, VerifyOptions, VerifyReport, VerifyTable, verify};
