@@ -15,8 +15,7 @@ use condprog_table::format::{TableInfo, Zeroed};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
-use crate::error::IoContext;
+use crate::error::{Error, IoContext};
 use crate::output::{create, is_at, lock, open_own, partial_path, with_suffix, write_error};
 
 /// What the name of a journal has at its end.

@@ -36,9 +36,9 @@ pub use compress::{
     finished, is_begun, join, preview, rate_segments,
 };
 pub use decompress::{DecompressOptions, RestoredDtype, decompress};
-pub use error::Error;
+pub use error::{Error, RewriteError};
 pub use footprint::{Footprint, OnGpus};
 pub use output::NewFile;
-pub use rewrite::{Rewrite, RewriteError, RewriteOptions, RewritePreview, RewriteReport};
+pub use rewrite::{Rewrite, RewriteOptions, RewritePreview, RewriteReport};
 pub use stream::{MAX_THREADS, Progress, Stage, Update, quiet};
 pub use verify::{Sample, VerifyOptions, VerifyReport, VerifyTable, verify};

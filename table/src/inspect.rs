@@ -146,11 +146,11 @@ impl Fields {
 }
 
 fn summarize_segment(file: &Tables, info: &SegmentInfo) -> Result<SegmentSummary, Error> {
-    let step = (PIECE as u64 / info.record_bytes).max(1);
+    let step = (PIECE as u64 / info.record_bytes()).max(1);
     let part = |records: &mut Vec<u8>, part: u64| -> Result<_, Error> {
         records.clear();
         file.read_records(info, part * step..info.rows.min((part + 1) * step), records)?;
-        Ok(records.chunks_exact(info.record_bytes as usize).fold(Fields::default(), Fields::record))
+        Ok(records.chunks_exact(info.record_bytes() as usize).fold(Fields::default(), Fields::record))
     };
     let parts = (0..info.rows.div_ceil(step)).into_par_iter().map_init(Vec::new, part);
     let fields = parts.try_reduce(Fields::default, |ours, theirs| Ok(ours.merge(theirs)))?;
@@ -159,8 +159,8 @@ fn summarize_segment(file: &Tables, info: &SegmentInfo) -> Result<SegmentSummary
         tensor: info.tensor.clone(),
         first_row: info.first_row,
         rows: info.rows,
-        rate: f64::from(info.rate_quarters) / 4.0,
-        record_bytes: info.record_bytes,
+        rate: f64::from(info.layout.rate().quarters()) / 4.0,
+        record_bytes: info.record_bytes(),
         scales: alpha(fields.least).zip(alpha(fields.greatest)).map(|(min, max)| ScaleRange { min, max }),
         zero_records: fields.zeros,
         variants: fields.variants,

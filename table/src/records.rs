@@ -91,7 +91,7 @@ impl Tables {
                 .try_for_each(|(part, out)| self.read_run(&run, (part * rows) as u64, out))?;
             Ok((run.layout, Bytes::Many(records)))
         };
-        let runs = self.runs(table, 0..table.rows).into_iter().map(load).collect::<Result<_, _>>()?;
+        let runs = self.runs(table, 0..table.rows)?.into_iter().map(load).collect::<Result<_, _>>()?;
         Ok(TableRecords { runs })
     }
 
@@ -125,7 +125,7 @@ impl Tables {
         for segment in &table.segments {
             let (own, after) = left.split_at(left.partition_point(|&row| row < segment.first_row + segment.rows));
             left = after;
-            let all = self.run(table, segment);
+            let all = self.run(segment)?;
             let parts = own.par_chunks(PART_ROWS).map(|rows| self.pick_part(&all, segment.first_row, rows));
             for part in parts.collect::<Result<Vec<_>, _>>()? {
                 let layout = all.layout;
@@ -137,7 +137,7 @@ impl Tables {
         }
         if runs.is_empty() {
             // A table of no rows still has a width.
-            runs.push((self.run(table, &table.segments[0]).layout, Bytes::Few(Vec::new())));
+            runs.push((table.segments[0].layout, Bytes::Few(Vec::new())));
         }
         Ok(PickedRows { records: TableRecords { runs }, ids })
     }
@@ -170,6 +170,6 @@ impl Tables {
             self.read_run(&run, 0, &mut records)?;
             Ok((run.layout, Bytes::Few(records)))
         };
-        Ok(TableRecords { runs: self.runs(table, rows).into_iter().map(read).collect::<Result<_, _>>()? })
+        Ok(TableRecords { runs: self.runs(table, rows)?.into_iter().map(read).collect::<Result<_, _>>()? })
     }
 }

@@ -42,9 +42,16 @@ use crate::read::ReadFile;
 pub struct Tables {
     path: PathBuf,
     files: Vec<OneFile>,
-    /// In which of the files a tensor is.
-    places: HashMap<String, usize>,
+    /// Where each tensor is.
+    places: HashMap<String, Placed>,
     tables: Vec<TableInfo>,
+}
+
+/// Where the bytes of a tensor are: in which of the files, and where in it.
+#[derive(Clone, Debug)]
+struct Placed {
+    file: usize,
+    bytes: Range<u64>,
 }
 
 #[derive(Debug)]
@@ -162,10 +169,12 @@ impl Tables {
 
     fn new(path: &Path, files: Vec<OneFile>, tables: Vec<TableInfo>) -> Result<Tables, Error> {
         let mut places = HashMap::new();
-        for (place, file) in files.iter().enumerate() {
+        for (number, file) in files.iter().enumerate() {
+            let start = file.header.data_start;
             for tensor in &file.header.tensors {
-                if let Some(other) = places.insert(tensor.name.clone(), place) {
-                    let files = Box::new([files[other].path.clone(), file.path.clone()]);
+                let placed = Placed { file: number, bytes: start + tensor.start..start + tensor.end };
+                if let Some(other) = places.insert(tensor.name.clone(), placed) {
+                    let files = Box::new([files[other.file].path.clone(), file.path.clone()]);
                     return Err(Error::index(path, IndexError::TwoFiles { tensor: tensor.name.clone(), files }));
                 }
             }
@@ -178,7 +187,7 @@ impl Tables {
             let (got, expected) = (checksum::hex(checksum.checksum()), &segment.checksums.xxh3_64);
             if got != *expected {
                 let (tensor, expected) = (tensor.clone(), expected.clone());
-                let path = &file.holder(&tensor).path;
+                let path = file.holder(&tensor)?;
                 return Err(Error::format(path, FormatError::Checksums { tensor, got, expected }));
             }
         }
@@ -215,11 +224,12 @@ impl Tables {
     /// # Errors
     /// [`Error::NoTable`].
     pub fn table(&self, name: &str) -> Result<&TableInfo, Error> {
-        self.tables.iter().find(|table| table.name == name).ok_or_else(|| Error::NoTable {
-            path: self.path.clone(),
-            table: name.into(),
-            have: self.tables.iter().map(|table| table.name.clone()).collect(),
-        })
+        self.tables.iter().find(|table| table.name == name).ok_or_else(|| self.no_table(name))
+    }
+
+    fn no_table(&self, name: &str) -> Error {
+        let have = self.tables.iter().map(|table| table.name.clone()).collect();
+        Error::NoTable { path: self.path.clone(), table: name.into(), have }
     }
 
     /// The segments of a table in bytes that the caller has: those of all [`files`](Tables::files), whole and in that
@@ -238,7 +248,7 @@ impl Tables {
             }
         }
         Ok(self
-            .runs(table, 0..table.rows)
+            .runs(table, 0..table.rows)?
             .into_iter()
             .map(|run| {
                 let range = run.offset as usize..run.offset as usize + run.bytes() as usize;
@@ -249,14 +259,14 @@ impl Tables {
 
     /// Where the records of some rows of a table of this file are. Neighbours of one layout in one file are one run,
     /// since a decoder has less to look up the fewer there are; Qwen's 128 tensors become as many as there are files.
-    pub fn runs(&self, table: &TableInfo, rows: Range<u64>) -> Vec<Run> {
+    pub fn runs(&self, table: &TableInfo, rows: Range<u64>) -> Result<Vec<Run>, Error> {
         let mut runs: Vec<Run> = Vec::new();
         let from = table.segments.partition_point(|segment| segment.first_row + segment.rows <= rows.start);
         for info in table.segments[from..].iter().take_while(|segment| segment.first_row < rows.end) {
-            let all = self.run(table, info);
+            let all = self.run(info)?;
             let first = rows.start.max(info.first_row) - info.first_row;
             let count = rows.end.min(info.first_row + info.rows) - info.first_row - first;
-            let run = Run { offset: all.offset + first * info.record_bytes, rows: count, ..all };
+            let run = Run { offset: all.offset + first * info.record_bytes(), rows: count, ..all };
             match runs.last_mut() {
                 Some(last) if (last.place, last.layout, last.end()) == (run.place, run.layout, run.offset) => {
                     last.rows += count;
@@ -264,14 +274,13 @@ impl Tables {
                 _ => runs.push(run),
             }
         }
-        runs
+        Ok(runs)
     }
 
     /// Where the records of a segment of a table of this file are.
-    pub fn run(&self, table: &TableInfo, segment: &SegmentInfo) -> Run {
-        let (place, range) = self.range(&segment.tensor);
-        let layout = segment.layout(table.dim).expect("checked when the file was opened");
-        Run { place, offset: range.start, rows: segment.rows, layout }
+    pub fn run(&self, segment: &SegmentInfo) -> Result<Run, Error> {
+        let Placed { file, bytes } = self.placed(&segment.tensor)?;
+        Ok(Run { place: *file, offset: bytes.start, rows: segment.rows, layout: segment.layout })
     }
 
     /// Reads records of a run, from its row `first` on, as many as `out` holds.
@@ -281,10 +290,10 @@ impl Tables {
 
     /// Reads records of a segment of a table into `out`, behind what is there.
     pub fn read_records(&self, segment: &SegmentInfo, rows: Range<u64>, out: &mut Vec<u8>) -> Result<(), Error> {
-        let (place, range) = self.range(&segment.tensor);
+        let Placed { file, bytes } = self.placed(&segment.tensor)?;
         let end = out.len();
-        out.resize(end + ((rows.end - rows.start) * segment.record_bytes) as usize, 0);
-        self.files[place].bytes.read_at(range.start + rows.start * segment.record_bytes, &mut out[end..])
+        out.resize(end + ((rows.end - rows.start) * segment.record_bytes()) as usize, 0);
+        self.files[*file].bytes.read_at(bytes.start + rows.start * segment.record_bytes(), &mut out[end..])
     }
 
     /// Reads bytes of a tensor, counted from its first, and hands them over in pieces, each a multiple of `unit` bytes.
@@ -298,13 +307,13 @@ impl Tables {
         // New memory for every block would take as long as reading it.
         thread_local!(static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) });
         let mut buffer = BUFFER.take();
-        let (place, range) = self.range(tensor);
+        let placed = self.placed(tensor)?;
         let step = (PIECE as u64 / unit).max(1) * unit;
         let mut start = bytes.start;
         while start < bytes.end {
             let end = bytes.end.min(start.saturating_add(step));
             buffer.resize((end - start) as usize, 0);
-            self.files[place].bytes.read_at(range.start + start, &mut buffer)?;
+            self.files[placed.file].bytes.read_at(placed.bytes.start + start, &mut buffer)?;
             take(&buffer);
             start = end;
         }
@@ -325,7 +334,7 @@ impl Tables {
         match self.read_block(table, &table.segments[segment], block, |_| ())? {
             None => Ok(()),
             Some(damage) => {
-                let path = self.holder(&damage.tensor).path.clone();
+                let path = self.holder(&damage.tensor)?.into();
                 Err(Error::Damaged { path, damage: Box::new(damage) })
             }
         }
@@ -340,15 +349,15 @@ impl Tables {
         mut take: impl FnMut(&[u8]),
     ) -> Result<Option<Damage>, Error> {
         let rows = block_range(segment, block);
-        let bytes = segment.record_bytes;
+        let bytes = segment.record_bytes();
         let mut checksum = checksum::Pieces::default();
         self.read_pieces(&segment.tensor, rows.start * bytes..rows.end * bytes, bytes, |records| {
             checksum.add(records);
             take(records);
         })?;
         let mut stored = [0; 8];
-        let (place, range) = self.range(&segment.checksums.tensor);
-        self.files[place].bytes.read_at(range.start + 8 * block, &mut stored)?;
+        let checksums = self.placed(&segment.checksums.tensor)?;
+        self.files[checksums.file].bytes.read_at(checksums.bytes.start + 8 * block, &mut stored)?;
         let (got, expected) = (checksum.checksum(), u64::from_le_bytes(stored));
         Ok((got != expected).then(|| Damage {
             table: table.name.clone(),
@@ -360,16 +369,13 @@ impl Tables {
     }
 
     /// The file that a tensor is in.
-    fn holder(&self, tensor: &str) -> &OneFile {
-        &self.files[self.places[tensor]]
+    fn holder(&self, tensor: &str) -> Result<&Path, Error> {
+        Ok(&self.files[self.placed(tensor)?.file].path)
     }
 
-    /// Where the bytes of a tensor that the metadata named are: the file, and the place in it.
-    fn range(&self, name: &str) -> (usize, Range<u64>) {
-        let place = self.places[name];
-        let header = &self.files[place].header;
-        let tensor = header.tensor(name).expect("checked when the file was opened");
-        (place, header.data_start + tensor.start..header.data_start + tensor.end)
+    /// Where the bytes of a tensor are. Those of these tables were there when the files were opened.
+    fn placed(&self, tensor: &str) -> Result<&Placed, Error> {
+        self.places.get(tensor).ok_or_else(|| self.no_table(tensor))
     }
 }
 

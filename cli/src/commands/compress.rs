@@ -330,7 +330,7 @@ fn object(table: &TableInfo) -> Value {
         "rows": table.rows,
         "dim": table.dim,
         "rate": table.mean_rate(),
-        "record_bytes": table.segments[0].record_bytes,
+        "record_bytes": table.segments[0].record_bytes(),
         "source_dtype": table.source.dtype,
         "source_bytes": table.source_bytes(),
         "table_bytes": table.record_bytes(),

@@ -14,8 +14,7 @@ use serde_json::{Map, Value};
 
 use super::plan::{Plan, PlannedFile, index_path, stem};
 use super::{CompressReport, NonFinite};
-use crate::error::Error;
-use crate::error::IoContext;
+use crate::error::{Error, IoContext};
 use crate::journal::{Head, journal_path};
 use crate::output::{
     Earlier, Partial, Temporary, There, folder_of, look, partial_path, peek_partial, refuse_existing, refuse_full,

@@ -215,7 +215,7 @@ fn copy(
             let info = &part.file.tables()[piece.table].segments[piece.segment];
             // Parts are cut wherever the whole is.
             let fits = piece.rows.start >= whole.start && piece.rows.end <= whole.end;
-            if !fits || info.rate_quarters != plan.segments[index].layout.rate().quarters() {
+            if !fits || info.layout.rate() != plan.segments[index].layout.rate() {
                 let what = format!("segment {:?} is not one of its whole", info.tensor);
                 return Err(Error::BadPart { path: part.path(), what });
             }

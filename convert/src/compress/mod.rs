@@ -453,8 +453,8 @@ fn resume(
             continue;
         }
         let rows = plan.block(entry.segment, entry.block);
-        let mut records = vec![0; ((rows.end - rows.start) * info.record_bytes) as usize];
-        files.read_at(segment.file, segment.records + rows.start * info.record_bytes, &mut records)?;
+        let mut records = vec![0; ((rows.end - rows.start) * info.record_bytes()) as usize];
+        files.read_at(segment.file, segment.records + rows.start * info.record_bytes(), &mut records)?;
         if checksum::of(&records) != entry.checksum {
             continue;
         }

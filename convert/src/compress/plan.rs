@@ -459,8 +459,7 @@ fn add(table: &mut TableInfo, cut: &Cut, whole: &WholeTable) {
     table.segments.push(SegmentInfo {
         first_row: table.rows,
         rows,
-        rate_quarters: cut.layout.rate().quarters(),
-        record_bytes: cut.layout.record_bytes() as u64,
+        layout: cut.layout,
         global_scale: is_global.then(|| Scale::MAX.to_bits()),
         zeroed: Some(Zeroed { zero: rows, underflow: rows, non_finite: rows }),
         source_xxh3_64: Some(checksum::hex(0)),
@@ -495,7 +494,7 @@ pub(super) fn differ(old: &Head, new: &Head) -> Option<(&'static str, String, St
     }
     let rates = |table: &TableInfo| {
         let list = table.segments.iter().map(|s| {
-            let rate = f64::from(s.rate_quarters) / 4.0;
+            let rate = f64::from(s.layout.rate().quarters()) / 4.0;
             format!("{} rows at {rate} bits in blocks of {}", s.rows, s.checksums.block_rows)
         });
         list.collect::<Vec<_>>().join(", ")

@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 
 use condprog_table::input::kind;
 
-use crate::error::Error;
-use crate::error::IoContext;
+use crate::error::{Error, IoContext};
 
 mod new_file;
 mod partial;

@@ -14,8 +14,7 @@ use condprog_table::names::PARTIAL_SUFFIX;
 use condprog_table::names::{LENGTH_BYTES, METADATA_KEY};
 
 use super::{There, folder_of, is_same_file, look, names_of, refuse_existing, sync_folder, with_suffix, write_error};
-use crate::error::Error;
-use crate::error::IoContext;
+use crate::error::{Error, IoContext};
 
 /// Digits of a run's identity.
 const RUN_DIGITS: usize = 16;

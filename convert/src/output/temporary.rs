@@ -14,8 +14,7 @@ use condprog_table::checksum;
 
 use super::partial::{create_as, open_own, rename};
 use super::{folder_of, is_at, lock, refuse_existing, write_error};
-use crate::error::Error;
-use crate::error::IoContext;
+use crate::error::{Error, IoContext};
 
 /// What the name of a temporary starts with.
 const PREFIX: &str = ".condprog-temporary-";

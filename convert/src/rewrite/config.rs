@@ -4,8 +4,9 @@ use condprog_core::FORMAT_VERSION;
 use condprog_table::format::TableInfo;
 use serde_json::json;
 
+use super::CONFIG;
 use super::object::Object;
-use super::{CONFIG, RewriteError};
+use crate::error::RewriteError;
 
 /// The key that loaders look at, in the config or in the config of its language model.
 const QUANTIZATION: &str = "quantization_config";

@@ -8,9 +8,8 @@ use std::time::UNIX_EPOCH;
 
 use twox_hash::XxHash3_64;
 
-use super::RewriteError;
-use crate::error::Error;
-use crate::error::IoContext;
+use crate::error::RewriteError;
+use crate::error::{Error, IoContext};
 use crate::output::{Temporary, There, is_same_file, look, remove_equals};
 
 /// What is not part of a checkpoint though it lies in its folder: the state of version control and of downloads.

@@ -5,8 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
-use crate::error::IoContext;
+use crate::error::{Error, IoContext};
 use crate::output::{create, is_at, lock, open_own};
 
 /// Its name.

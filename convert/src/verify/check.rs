@@ -41,13 +41,13 @@ pub(super) fn check(file: &Tables, table: &TableInfo, counter: &mut Counter<'_>)
             fault: Fault::ZeroRows { got: zero_rows, expected },
         });
     }
-    let bytes = table.segments[0].record_bytes;
+    let bytes = table.segments[0].record_bytes();
     Ok(VerifyTable {
         name: table.name.clone(),
         rows: table.rows,
         dim: table.dim,
         rate: table.mean_rate(),
-        record_bytes: table.segments.iter().all(|segment| segment.record_bytes == bytes).then_some(bytes),
+        record_bytes: table.segments.iter().all(|segment| segment.record_bytes() == bytes).then_some(bytes),
         source_bytes: table.source_bytes(),
         table_bytes: table.record_bytes(),
         relative_mse: None,
@@ -71,7 +71,7 @@ fn check_block(
     segment: &SegmentInfo,
     block: u64,
 ) -> Result<(Option<Damage>, u64, Option<Damage>), Error> {
-    let layout = segment.layout(table.dim).expect("checked when the file was opened");
+    let layout = segment.layout;
     let rows = block_range(segment, block);
     let mut scan = Scan { layout, row: segment.first_row + rows.start, zeros: 0, first: None, count: 0 };
     let checksum = file.read_block(table, segment, block, |records| scan.add(records))?;

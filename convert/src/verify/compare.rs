@@ -110,10 +110,9 @@ struct Part {
 
 impl<'a> Compared<'a> {
     fn new(file: &'a Tables, table: &'a TableInfo) -> Compared<'a> {
-        let limits = |segment| {
-            let layout = SegmentInfo::layout(segment, table.dim).expect("checked when the file was opened");
+        let limits = |segment: &SegmentInfo| {
             let rule = rule(table, segment);
-            (rule, Limits::new(layout, rule))
+            (rule, Limits::new(segment.layout, rule))
         };
         Compared { file, table, segments: table.segments.iter().map(limits).collect() }
     }

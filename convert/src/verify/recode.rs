@@ -139,7 +139,7 @@ impl<'a> Recoder<'a> {
                 return Ok(false);
             }
         };
-        let layout = info.layout(self.table.dim).expect("checked when the file was opened");
+        let layout = info.layout;
         let fits = self.encoder.as_ref().is_some_and(|(l, r, _)| (*l, *r) == (layout, rule));
         let mut coded = false;
         if !fits {

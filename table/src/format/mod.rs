@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use condprog_core::{FORMAT_VERSION, Layout, LayoutError, Rate};
+use condprog_core::{FORMAT_VERSION, Layout, LayoutError};
 use serde::{Deserialize, Serialize};
 
 use crate::aspect::{Aspect, difference};
@@ -14,8 +14,11 @@ use crate::seal::Seal;
 use crate::source::{ScaleTensor, SourceInfo, SourcePart};
 
 mod error;
+mod raw;
 
 pub use crate::names::{CHECKSUM, FORMAT, KEY_CHECKSUM, KEY_FORMAT, KEY_RUN, KEY_TABLES, KEY_VERSION, PROGRAM};
+use raw::RawTable;
+
 pub use error::FormatError;
 
 /// Data type of record tensors: every tensor of this type in a table file holds records.
@@ -25,6 +28,7 @@ pub const CHECKSUM_DTYPE: &str = "I64";
 
 /// A table of a file, or the part of a logical table that the file holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RawTable", into = "RawTable")]
 pub struct TableInfo {
     /// Name, that of the source tensor.
     pub name: String,
@@ -105,7 +109,7 @@ impl SourceRecord {
 }
 
 /// A run of consecutive rows with one rate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// The tensor of the records, `U8 [rows, record_bytes]`.
     pub tensor: String,
@@ -113,19 +117,14 @@ pub struct SegmentInfo {
     pub first_row: u64,
     /// Number of rows, at least 1.
     pub rows: u64,
-    /// Quarter bits per value, 4 to 16.
-    pub rate_quarters: u32,
-    /// Bytes per record.
-    pub record_bytes: u64,
+    /// Width and rate of the rows.
+    pub layout: Layout,
     /// The scale field that `global` scaling gave every row, variant bits zero.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_scale: Option<u16>,
     /// Rows that became zero, by reason: what [`TableInfo`] counts over all its segments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zeroed: Option<Zeroed>,
     /// The digest of the source rows that were coded, as they were read, 16 lower-case hexadecimal digits: see
     /// `RawRows::digest` of `condprog-checkpoint`. Files of earlier versions have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_xxh3_64: Option<String>,
     /// Checksums of the records.
     pub checksums: ChecksumInfo,
@@ -167,19 +166,16 @@ impl SegmentInfo {
         self.rows.div_ceil(self.checksums.block_rows)
     }
 
-    /// Width and rate of the rows.
-    ///
-    /// # Errors
-    /// [`LayoutError`] when format version 1 has no such layout.
-    pub fn layout(&self, dim: u32) -> Result<Layout, LayoutError> {
-        Layout::new(dim, Rate::from_quarters(self.rate_quarters)?)
+    /// Bytes per record.
+    pub fn record_bytes(&self) -> u64 {
+        self.layout.record_bytes() as u64
     }
 }
 
 impl TableInfo {
     /// Bytes of all records.
     pub fn record_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.rows * segment.record_bytes).sum()
+        self.segments.iter().map(|segment| segment.rows * segment.record_bytes()).sum()
     }
 
     /// Bytes of the source rows that are here, scales of rows included.
@@ -190,7 +186,7 @@ impl TableInfo {
 
     /// Bits per value, over all rows.
     pub fn mean_rate(&self) -> f64 {
-        let quarters: f64 = self.segments.iter().map(|s| s.rows as f64 * f64::from(s.rate_quarters)).sum();
+        let quarters: f64 = self.segments.iter().map(|s| s.rows as f64 * f64::from(s.layout.rate().quarters())).sum();
         quarters / (4.0 * self.rows as f64)
     }
 }
@@ -220,7 +216,7 @@ pub fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
         return Err(FormatError::Run { got: got.into() });
     }
     let json = get(KEY_TABLES).ok_or(FormatError::NoTableList)?;
-    let tables: Vec<TableInfo> = serde_json::from_str(json).map_err(FormatError::TableList)?;
+    let tables: Vec<RawTable> = serde_json::from_str(json).map_err(FormatError::TableList)?;
     if tables.is_empty() {
         return Err(FormatError::NoTables);
     }
@@ -232,7 +228,8 @@ pub fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
         check_table(table)?;
         for segment in &table.segments {
             let records = (&segment.tensor, RECORD_DTYPE, vec![segment.rows, segment.record_bytes]);
-            let checksums = (&segment.checksums.tensor, CHECKSUM_DTYPE, vec![segment.blocks()]);
+            let checksums =
+                (&segment.checksums.tensor, CHECKSUM_DTYPE, vec![segment.rows.div_ceil(segment.checksums.block_rows)]);
             for (tensor, dtype, shape) in [records, checksums] {
                 check_tensor(header, &table.name, tensor, dtype, shape)?;
                 if !used.insert(tensor.as_str()) {
@@ -244,8 +241,14 @@ pub fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
     let stray = header.tensors.iter().find(|t| t.dtype == RECORD_DTYPE && !used.contains(t.name.as_str()));
     match stray {
         Some(tensor) => Err(FormatError::StrayTensor { tensor: tensor.name.clone() }),
-        None => Ok(tables),
+        None => tables.into_iter().map(table_info).collect(),
     }
+}
+
+/// A table whose layouts have been checked.
+fn table_info(raw: RawTable) -> Result<TableInfo, FormatError> {
+    let table = raw.name.clone();
+    TableInfo::try_from(raw).map_err(|source| FormatError::Width { table, segment: 0, source })
 }
 
 /// Whether a text is 16 lower-case hexadecimal digits.
@@ -253,12 +256,12 @@ fn is_hex(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn check_table(info: &TableInfo) -> Result<(), FormatError> {
+fn check_table(info: &RawTable) -> Result<(), FormatError> {
     let table = || info.name.clone();
     if info.program != PROGRAM {
         return Err(FormatError::Program { table: table(), got: info.program.clone() });
     }
-    let TableInfo { rows, first_row, table_rows, .. } = *info;
+    let RawTable { rows, first_row, table_rows, .. } = *info;
     let in_range = first_row.checked_add(rows).is_some_and(|end| end <= table_rows);
     if rows == 0 || !in_range || table_rows > i64::MAX as u64 {
         return Err(FormatError::RowRange { table: table(), rows, first_row, table_rows });
@@ -405,7 +408,8 @@ fn join_pieces(mut pieces: Vec<(TablesOf<'_>, &TableInfo)>) -> Result<TableInfo,
 pub fn layout_tensors(tables: &[TableInfo]) -> Vec<TensorEntry> {
     let segments = || tables.iter().flat_map(|table| &table.segments);
     let checksums = segments().map(|s| (&s.checksums.tensor, CHECKSUM_DTYPE, vec![s.blocks()], 8 * s.blocks()));
-    let records = segments().map(|s| (&s.tensor, RECORD_DTYPE, vec![s.rows, s.record_bytes], s.rows * s.record_bytes));
+    let records =
+        segments().map(|s| (&s.tensor, RECORD_DTYPE, vec![s.rows, s.record_bytes()], s.rows * s.record_bytes()));
     let mut start = 0;
     let place = |(name, dtype, shape, bytes): (&String, &str, Vec<u64>, u64)| {
         let entry = TensorEntry { name: name.clone(), dtype: dtype.into(), shape, start, end: start + bytes };

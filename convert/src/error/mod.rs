@@ -8,7 +8,9 @@ use condprog_core::LayoutError;
 use condprog_core::encoder::EncodeError;
 use condprog_cpu::UnsupportedLevel;
 
-use crate::rewrite::RewriteError;
+mod rewrite;
+
+pub use rewrite::RewriteError;
 
 /// Why a table could not be made, joined, restored or checked.
 #[derive(Debug, thiserror::Error)]
