@@ -4,6 +4,10 @@ mod encode;
 mod level;
 mod map;
 mod memory;
+
+/// What the vector code here is written for.
+const PROGRAM: condprog_core::Program = condprog_core::Program::V1;
+
 pub use decode::CpuDecoder;
 pub use encode::Encoder;
 pub use level::{LEVEL_VARIABLE, Level, UnsupportedLevel};

@@ -28,9 +28,9 @@ pub fn run(done: &mut dyn FnMut(Report)) {
 /// The CPU.
 #[cfg(feature = "cpu")]
 pub mod cpu {
-    use crate::{Backend, EncoderBackend, Job, Report, check_decoder, check_encoder};
+    use crate::{Backend, EncoderBackend, Report, check_decoder, check_encoder};
     use condprog_core::encoder::{EncodeError, Outcome};
-    use condprog_core::{BackendError, Decoder, Table};
+    use condprog_core::{BackendError, Decoder, Job, Table};
     use condprog_cpu::{CpuDecoder, Encoder, Level};
 
     /// The CPU backend at a level.

@@ -24,7 +24,7 @@ pub mod vectors;
 #[doc(hidden)]
 pub use condprog_core as core;
 pub use decode::{Backend, DECODE_CASES, check_decoder, check_with_device, first_failure};
-pub use encode::{ENCODE_CASES, EncoderBackend, Job, check_encoder, first_encoder_failure, reference};
+pub use encode::{ENCODE_CASES, EncoderBackend, check_encoder, first_encoder_failure, reference};
 pub use report::{REQUIRE_VARIABLE, Report, Verdict, unmet};
 
 /// A test named `$test` that runs the decoder suite.
@@ -78,7 +78,7 @@ macro_rules! decoder_suite {
 /// A test named `$test` that runs the encoder suite: golden rows, and rows by formula against core's reference.
 ///
 /// `encoder_suite!(avx2, "cpu/avx2", |job, rows, records| ...);` takes an expression that codes `rows` (`&[f32]`) into
-/// `records` (`&mut [u8]`) as `job` ([`Job`]) says, and gives a `Result` of the outcomes or a
+/// `records` (`&mut [u8]`) as `job` ([`Job`](condprog_core::Job)) says, and gives a `Result` of the outcomes or a
 /// [`BackendError`](condprog_core::BackendError). "No device" is as in [`decoder_suite!`].
 #[macro_export]
 macro_rules! encoder_suite {
@@ -89,7 +89,7 @@ macro_rules! encoder_suite {
             impl $crate::EncoderBackend for Under {
                 fn encode(
                     &self,
-                    $job: $crate::Job,
+                    $job: $crate::core::Job,
                     $rows: &[f32],
                     $records: &mut [u8],
                 ) -> Result<

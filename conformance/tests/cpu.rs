@@ -1,9 +1,9 @@
 //! The reference and the CPU backend, at every level and at other thread counts than this machine's, through the suites.
 
 use condprog_conformance::backends::cpu::Cpu;
-use condprog_conformance::{Job, check_decoder, check_encoder, decoder_suite, encoder_suite};
+use condprog_conformance::{check_decoder, check_encoder, decoder_suite, encoder_suite};
 use condprog_core::encoder::{EncodeError, Outcome};
-use condprog_core::{BackendError, ReferenceDecoder, ShapeMismatch};
+use condprog_core::{BackendError, Job, ReferenceDecoder, ShapeMismatch};
 use condprog_cpu::{CpuDecoder, Encoder, Level};
 
 decoder_suite!(reference, |table| Ok::<_, ShapeMismatch>(ReferenceDecoder::new(table)));

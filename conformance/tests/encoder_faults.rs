@@ -3,9 +3,9 @@
 use std::convert::Infallible;
 use std::fmt;
 
-use condprog_conformance::{EncoderBackend, Job, Verdict, check_encoder, first_encoder_failure, reference};
-use condprog_core::encoder::{EncodeError, Outcome, ScaleRule};
-use condprog_core::{BackendError, ErrorKind};
+use condprog_conformance::{EncoderBackend, Verdict, check_encoder, first_encoder_failure, reference};
+use condprog_core::encoder::{EncodeError, Outcome, ScaleRule, Search};
+use condprog_core::{BackendError, ErrorKind, Job};
 
 /// What is wrong with an encoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,10 +77,12 @@ impl EncoderBackend for Fault {
         let layout = job.layout;
         let (dim, stride) = (layout.dim() as usize, layout.record_bytes());
         let mut rows = rows.to_vec();
+        let search = job.search;
+        let (mut variants, mut window, mut recuts) = (search.variants(), search.window(), search.recuts());
         match self {
-            Fault::Variants => job.search.variants = (job.search.variants - 1).max(1),
-            Fault::Window => job.search.window = job.search.first_pass(layout.dim()).saturating_sub(1).max(1),
-            Fault::Recuts => job.search.recuts = job.search.recuts.saturating_sub(1),
+            Fault::Variants => variants = (variants - 1).max(1),
+            Fault::Window => window = search.first_pass(layout.dim()).saturating_sub(1).max(1),
+            Fault::Recuts => recuts = recuts.saturating_sub(1),
             Fault::Rule => job.rule = ScaleRule::Norm,
             Fault::Lanes => (32..rows.len() / dim).step_by(32).for_each(|row| {
                 rows.copy_within((row - 1) * dim..row * dim, row * dim);
@@ -92,6 +94,7 @@ impl EncoderBackend for Fault {
             }),
             _ => {}
         }
+        job.search = Search::new(variants, window, recuts).expect("not more variants than before");
         let mut outcomes = reference(job, &rows, records);
         for (record, outcome) in records.chunks_exact_mut(stride).zip(&mut outcomes) {
             let is_coded = *outcome == Ok(Outcome::Coded);

@@ -1,9 +1,11 @@
 //! Properties over random layouts, records, segments and requests: all CPU levels against the reference, and what goes
 //! into a record comes out of it.
 
-use condprog_core::encoder::{self, Outcome, ScaleRule, Search, write_code};
+use condprog_core::encoder::{self, Outcome, ScaleRule, Search};
+use condprog_core::hazmat::write_code;
 use condprog_core::{
-    Decoder, Dtype, Layout, Missing, Output, Rate, Record, ReferenceDecoder, Scale, Segment, Table, record, trellis,
+    Decoder, Dtype, Job, Layout, Missing, Output, Rate, Record, ReferenceDecoder, Scale, Segment, Table, record,
+    trellis,
 };
 use condprog_cpu::{CpuDecoder, Encoder, Level};
 use proptest::collection::vec;
@@ -123,7 +125,7 @@ proptest! {
         rule in prop_oneof![Just(ScaleRule::Norm), Just(ScaleRule::Projection), Just(ScaleRule::LeastSquares)],
     ) {
         let search = Search::effort(effort);
-        let job = condprog_conformance::Job { layout, rule, search };
+        let job = Job::new(layout, rule, search);
         let rows: Vec<f32> = rows.iter().flat_map(|row| &row[..layout.dim() as usize]).copied().collect();
         let count = rows.len() / layout.dim() as usize;
         let mut expected = vec![0; count * layout.record_bytes()];

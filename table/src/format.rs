@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use condprog_core::{FORMAT_VERSION, Layout, LayoutError, Rate};
+use condprog_core::{FORMAT_VERSION, Layout, LayoutError, Program, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::aspect::{Aspect, difference};
@@ -15,7 +15,7 @@ use crate::source::{ScaleTensor, SourceInfo, SourcePart};
 /// What a table file says it is.
 pub const FORMAT: &str = "condprog-table";
 /// The program of format version 1: 128 Gaussian levels, one per step, chosen by a hash `s(2s + 1)` of the state.
-pub const PROGRAM: &str = "gaussian128-s2s1";
+pub const PROGRAM: &str = Program::V1.name();
 /// The checksum of format version 1. A colon and the header's own checksum follow in files that have one.
 pub const CHECKSUM: &str = "xxh3-64";
 

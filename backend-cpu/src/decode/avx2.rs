@@ -8,12 +8,11 @@
 
 use std::arch::x86_64::*;
 
-use condprog_core::program::LEVELS;
 use condprog_core::{Record, Scale};
 
 use super::Half;
 use super::plan::{Aligned, GROUP, Plan, Scratch, unroll};
-use super::scaled::{self, Planes};
+use super::scaled::{self, LEVELS, Planes};
 
 static LEVEL_BYTES: Aligned<[u8; 128]> = Aligned(LEVELS);
 

@@ -12,7 +12,8 @@ mod avx512;
 use std::sync::{Mutex, PoisonError};
 
 use condprog_core::Layout;
-use condprog_core::encoder::{self, EncodeError, Metric, Outcome, ScaleRule, Score, Search, Target};
+use condprog_core::encoder::{EncodeError, Outcome, ScaleRule, Search};
+use condprog_core::hazmat::{self, Metric, Score, Target};
 use rayon::prelude::*;
 
 use crate::level::{Level, UnsupportedLevel};
@@ -20,7 +21,7 @@ use lanes::Lanes;
 use search::{Block, Pass};
 
 /// An encoder for rows of one layout. All levels and thread counts give the same bytes, those of
-/// [`condprog_core::encoder::encode_row`].
+/// [`condprog_core::encoder::ReferenceEncoder`].
 ///
 /// Its memory is per thread that works at the same time, `dim` times 128 KiB and some (32 MiB at a width of 256), and
 /// is kept from call to call.
@@ -176,7 +177,7 @@ impl Encoder {
             (0..targets.len())
                 .map(|row| {
                     let range = row * dim..(row + 1) * dim;
-                    Score::of(&values[range.clone()], &block.paths[range], block.variants[row])
+                    Score::of(self.layout, &values[range.clone()], &block.paths[range], block.variants[row])
                 })
                 .collect()
         };
@@ -197,12 +198,12 @@ impl Encoder {
                 best[range.clone()].copy_from_slice(&block.paths[range]);
             }
         };
-        for variant in 0..self.search.variants {
+        for variant in 0..self.search.variants() {
             block.variants.fill(variant);
             search::two_passes(block, self.search, pass);
             keep(block, &mut found, &mut best);
         }
-        for index in 0..self.search.recuts {
+        for index in 0..self.search.recuts() {
             block.variants.fill(0);
             for (variant, &(_, found)) in block.variants.iter_mut().zip(&found) {
                 *variant = found;
@@ -216,8 +217,8 @@ impl Encoder {
         rows.zip(targets.into_iter().zip(found))
             .map(|(((row, path), record), (target, (_, variant)))| {
                 record.fill(0);
-                let (scale, outcome) = encoder::finish(row, &target?, path, variant, self.rule)?;
-                encoder::write_record(self.layout, path, scale, record);
+                let (scale, outcome) = hazmat::finish(self.layout, row, &target?, path, variant, self.rule)?;
+                hazmat::write_record(self.layout, path, scale, record);
                 Ok(outcome)
             })
             .collect()

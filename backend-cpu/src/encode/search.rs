@@ -18,10 +18,11 @@
 //!   2 bits at 2, 4 above. Keeping metrics instead would write eight times as much.
 
 use condprog_core::Layout;
-use condprog_core::encoder::{Metric, Search};
-use condprog_core::program::{LEVELS, hash};
+use condprog_core::encoder::Search;
+use condprog_core::hazmat::Metric;
 
 use super::lanes::Lanes;
+use crate::PROGRAM;
 use crate::memory::HugeVec;
 
 const STATES: usize = 1 << 16;
@@ -80,7 +81,7 @@ impl<V: Lanes> Block<V> {
         let zeros = |len| unsafe { HugeVec::zeroed(len) };
         Block {
             layout,
-            metric: Metric::new(layout.rate()),
+            metric: Metric::new(layout.program(), layout.rate()),
             targets: zeros(dim),
             // Where shifts differ, two arrays of different lengths take turns.
             metrics: [zeros(survivors), zeros(if V::IN_PLACE && least == most { 0 } else { survivors })],
@@ -202,7 +203,7 @@ fn offsets<V: Lanes>(leave: u32) -> Vec<u16> {
     (0..STATES)
         .map(|i| {
             let (survivor, high) = (i >> leave, i & ((1 << leave) - 1));
-            let index = (hash((high << (16 - leave) | survivor) as u16, 0) >> 8) as u8;
+            let index = (PROGRAM.hash((high << (16 - leave) | survivor) as u16, 0) >> 8) as u8;
             u16::from(index.rotate_left(leave)) * size_of::<V>() as u16
         })
         .collect()
@@ -222,14 +223,14 @@ unsafe fn branch<V: Lanes>(metric: Metric, target: V, leave: u32, variants: &[u8
     unsafe {
         let magnitude = target.abs();
         let mut nearest = V::splat(u16::MAX);
-        for level in LEVELS {
+        for &level in PROGRAM.levels() {
             nearest = nearest.min(magnitude.sub(V::splat(4 * u16::from(level))).abs());
         }
         let down = metric.down();
         let tag_bits = 16 - metric.path_bits();
         let (max, high_max) = (V::splat(metric.max() as u16), V::splat((1 << down) - 1));
-        for (i, level) in LEVELS.into_iter().enumerate() {
-            let level = V::splat(4 * u16::from(level));
+        for (i, level) in PROGRAM.levels().iter().enumerate() {
+            let level = V::splat(4 * u16::from(*level));
             for (index, distance) in [(i, target.sub(level)), (i | 128, target.add(level))] {
                 let distance = distance.abs();
                 // (a - b)(a + b) has up to 25 bits; what is too large to be shifted into 16 is above `max` anyway.
