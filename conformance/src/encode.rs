@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use condprog_core::encoder::{
-    EncodeError, Encoder, Job, Outcome, ReferenceEncoder, ScaleRule, Search, Workspace, WorkspaceSize,
+    EncodeBatch, EncodeError, Encoder, Job, Outcome, ReferenceEncoder, ScaleRule, Search, Workspace, WorkspaceSize,
 };
 use condprog_core::{BackendError, ErrorKind, Layout, Rate, Scale};
 
@@ -21,21 +21,8 @@ pub const ENCODE_CASES: usize = 512;
 const GUARD: usize = 64;
 /// What record buffers hold before.
 const POISON: u8 = 0xa5;
-
-/// An encoder under test.
-pub trait EncoderBackend {
-    /// Codes rows (`n * dim` values) into records (`n * record_bytes` bytes) and says what became of each. The record
-    /// of a row that failed is all zero.
-    ///
-    /// # Errors
-    /// The backend's own; [`ErrorKind::Unavailable`] counts as "no device".
-    fn encode(
-        &self,
-        job: Job,
-        rows: &[f32],
-        records: &mut [u8],
-    ) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError>;
-}
+/// What outcomes are before: nothing that comes of a row.
+const UNTOUCHED: Result<Outcome, EncodeError> = Err(EncodeError::ScaleAbove { column: usize::MAX, value: 0.0 });
 
 /// The rows as core's reference encodes them. Fills the records, and says what became of each row.
 ///
@@ -163,20 +150,26 @@ fn calls() -> &'static Result<(u32, Vec<Call>), String> {
     })
 }
 
-/// Runs every case. There is no way to leave one out.
-pub fn check_encoder<B: EncoderBackend>(name: &str, backend: &B) -> Report {
-    check(name, backend, |_| false).close()
+/// Runs every case over the encoders that `make` makes of jobs. There is no way to leave one out.
+///
+/// An error of `make` of kind [`ErrorKind::Unavailable`] counts as "no device".
+pub fn check_encoder<E: Encoder, R: BackendError>(name: &str, make: impl Fn(Job) -> Result<E, R>) -> Report {
+    check(name, make, |_| false).close()
 }
 
 /// Runs cases until one fails, and gives that failure: to see that the suite notices a fault.
-pub fn first_encoder_failure<B: EncoderBackend>(backend: &B) -> Option<String> {
-    match check("first failure", backend, |report| matches!(report.verdict, Verdict::Failed(_))).verdict {
+pub fn first_encoder_failure<E: Encoder, R: BackendError>(make: impl Fn(Job) -> Result<E, R>) -> Option<String> {
+    match check("first failure", make, |report| matches!(report.verdict, Verdict::Failed(_))).verdict {
         Verdict::Failed(failures) => failures.into_iter().next(),
         _ => None,
     }
 }
 
-fn check<B: EncoderBackend>(name: &str, backend: &B, is_enough: fn(&Report) -> bool) -> Report {
+fn check<E: Encoder, R: BackendError>(
+    name: &str,
+    make: impl Fn(Job) -> Result<E, R>,
+    is_enough: fn(&Report) -> bool,
+) -> Report {
     let mut report = Report::new(name, "encode", ENCODE_CASES, 0);
     let (seed, calls) = match calls() {
         Ok((seed, calls)) => (*seed, calls),
@@ -188,7 +181,7 @@ fn check<B: EncoderBackend>(name: &str, backend: &B, is_enough: fn(&Report) -> b
     report.seed = seed;
     for (index, call) in calls.iter().enumerate() {
         // Records start at every alignment in turn.
-        let run = catch_unwind(AssertUnwindSafe(|| run(call, backend, index % 7, &mut report)));
+        let run = catch_unwind(AssertUnwindSafe(|| run(call, &make, index % 7, &mut report)));
         if run.is_err() {
             report.fail(format!("{}, {:?}: the backend panicked", call.name, call.job));
         }
@@ -199,29 +192,39 @@ fn check<B: EncoderBackend>(name: &str, backend: &B, is_enough: fn(&Report) -> b
     report
 }
 
-fn run<B: EncoderBackend>(call: &Call, backend: &B, lead: usize, report: &mut Report) {
+fn run<E: Encoder, R: BackendError>(call: &Call, make: impl Fn(Job) -> Result<E, R>, lead: usize, report: &mut Report) {
     let (layout, stride) = (call.job.layout, call.job.layout.record_bytes());
     let what = format!("{}, {} bits, width {}", call.name, layout.rate(), layout.dim());
-    let rows: Vec<f32> = call.rows.iter().flat_map(|row| row.values(layout.dim())).collect();
-    let inside = GUARD + lead..GUARD + lead + call.records.len();
-    let mut memory = vec![POISON; inside.end + GUARD];
-    let outcomes = match backend.encode(call.job.clone(), &rows, &mut memory[inside.clone()]) {
-        Ok(outcomes) => outcomes,
+    let encoder = match make(call.job.clone()) {
+        Ok(encoder) => encoder,
         Err(error) if error.kind() == ErrorKind::Unavailable && report.cases == 0 => {
             report.verdict = Verdict::NoDevice(error.to_string());
             return;
         }
         Err(error) => {
-            report.fail(format!("{what}: failed: {error}"));
+            report.fail(format!("{what}: no encoder: {error}"));
             return;
         }
     };
+    if *encoder.job() != call.job {
+        report.fail(format!("{what}: job is {:?}, expected {:?}", encoder.job(), call.job));
+    }
+    if encoder.preferred_rows() == 0 {
+        report.fail(format!("{what}: prefers batches of 0 rows, expected at least 1"));
+    }
+    if let Err(failure) = refuses_other_layouts(&encoder) {
+        report.fail(format!("{what}: {failure}"));
+    }
+    let rows: Vec<f32> = call.rows.iter().flat_map(|row| row.values(layout.dim())).collect();
+    let inside = GUARD + lead..GUARD + lead + call.records.len();
+    let mut memory = vec![POISON; inside.end + GUARD];
+    let mut outcomes = vec![UNTOUCHED; call.rows.len()];
+    if let Err(error) = encoder.encode(&rows, &mut memory[inside.clone()], &mut outcomes) {
+        report.fail(format!("{what}: failed: {error}"));
+        return;
+    }
     if memory[..inside.start].iter().chain(&memory[inside.end..]).any(|&byte| byte != POISON) {
         report.fail(format!("{what}: bytes outside the records were written to"));
-    }
-    if outcomes.len() != call.rows.len() {
-        report.fail(format!("{what}: {} outcomes, expected {}", outcomes.len(), call.rows.len()));
-        return;
     }
     let records = memory[inside].chunks_exact(stride).zip(call.records.chunks_exact(stride));
     for ((row, (got, expected)), (outcome, text)) in
@@ -236,5 +239,22 @@ fn run<B: EncoderBackend>(call: &Call, backend: &B, lead: usize, report: &mut Re
             let (got, expected) = (part(got), part(expected));
             report.fail(format!("{what}, {row:?}: record from byte {at} of {stride} on is {got}, expected {expected}"));
         }
+    }
+}
+
+/// A batch of one row that was checked against another layout has to be an error.
+fn refuses_other_layouts<E: Encoder>(encoder: &E) -> Result<(), String> {
+    let dim = if encoder.job().layout.dim() == 16 { 32 } else { 16 };
+    let other = vectors::layout(dim, 8)?;
+    let (row, mut record) = (vec![0.0; dim as usize], vec![POISON; other.record_bytes()]);
+    let mut outcomes = [UNTOUCHED];
+    let batch = EncodeBatch::new(other, &row, &mut record, &mut outcomes).map_err(|error| error.to_string())?;
+    match encoder.encode_batch(batch) {
+        Err(error) if error.kind() == ErrorKind::ShapeMismatch => Ok(()),
+        Err(error) => Err(format!(
+            "a batch for another layout was refused with {:?} (\"{error}\"), expected a shape mismatch",
+            error.kind()
+        )),
+        Ok(()) => Err("a batch for another layout was not refused, expected a shape mismatch".into()),
     }
 }

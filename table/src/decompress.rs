@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 
-use condprog_core::{Decoder, Missing, Output, Table};
+use condprog_core::{Decoder, Missing, Output};
 use condprog_cpu::CpuDecoder;
 use rayon::prelude::*;
 
@@ -17,6 +17,7 @@ use crate::fp8;
 use crate::header::{Header, METADATA_KEY, TensorEntry};
 use crate::journal;
 use crate::output::{Temporary, folder_of, refuse_full, refuse_same, sweep};
+use crate::records::TableRecords;
 use crate::source::{ScaleKind, ScaleTensor, SourceDtype, number_at_least, number_bytes, number_size};
 use crate::stream::{Counter, Progress, Stage, default_block_rows, on_threads};
 
@@ -236,8 +237,7 @@ fn restore(
             let rows = first..tensor.rows.end.min(first + block);
             let ids: Vec<i64> = (0..(rows.end - rows.start) as i64).collect();
             let records = file.read_rows(tensor.table, rows)?;
-            let segments = records.segments();
-            let decoder = CpuDecoder::new(Table::new(&segments).expect("checked when the file was opened"))?;
+            let decoder = CpuDecoder::new(records)?;
             let (data, scales) = restore_block(&decoder, &ids, tensor);
             let row = first - tensor.rows.start;
             temporary.write_at(places[&tensor.name] + row * tensor.row_bytes(), &data)?;
@@ -251,7 +251,7 @@ fn restore(
 }
 
 /// Elements and scale bytes of some rows.
-fn restore_block(decoder: &CpuDecoder<'_>, ids: &[i64], tensor: &Restored<'_>) -> (Vec<u8>, Vec<u8>) {
+fn restore_block(decoder: &CpuDecoder<TableRecords>, ids: &[i64], tensor: &Restored<'_>) -> (Vec<u8>, Vec<u8>) {
     let dim = decoder.shape().dim as usize;
     let count = ids.len() * dim;
     let decode = |output: Output<'_>| {

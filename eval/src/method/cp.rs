@@ -1,10 +1,10 @@
 //! Conditional Program: the project's own encoder and decoder, every scale rule from one set of codes.
 
-use condprog_core::encoder::{ScaleRule, Search};
+use condprog_core::encoder::{Outcome, ScaleRule, Search};
 use condprog_core::hazmat::{Metric, Target, finish};
 use condprog_core::scale::Nearest;
-use condprog_core::{Layout, Program, Rate, Record, Scale, rounding, trellis};
-use condprog_cpu::Encoder;
+use condprog_core::{Encoder, Job, Layout, Program, Rate, Record, Scale, rounding, trellis};
+use condprog_cpu::{CpuEncoder, CpuError};
 use rayon::prelude::*;
 
 use crate::error::Error;
@@ -53,9 +53,10 @@ impl Codes {
     }
 
     fn encode(rows: &Rows, layout: Layout, rule: ScaleRule, effort: u8) -> Result<Codes, Error> {
-        let encoder = Encoder::new(layout, rule, Search::effort(effort))?;
+        let encoder = CpuEncoder::new(Job::new(layout, rule, Search::effort(effort)))?;
         let mut records = vec![0; rows.len() * layout.record_bytes()];
-        let outcomes = encoder.encode(rows.values(), &mut records);
+        let mut outcomes = vec![Ok(Outcome::Zero); rows.len()];
+        encoder.encode(rows.values(), &mut records, &mut outcomes).map_err(CpuError::from)?;
         match outcomes.into_iter().enumerate().find_map(|(row, outcome)| outcome.err().map(|source| (row, source))) {
             Some((row, source)) => Err(Error::Row { row: row as u64, source }),
             None => Ok(Codes { layout, records }),
