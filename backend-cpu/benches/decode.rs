@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use condprog_core::{Decoder, Layout, Missing, Output, Rate, Segment, Table};
-use condprog_cpu::{CpuDecoder, Level};
+use condprog_cpu::{CpuDecoder, Isa};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 fn decode(criterion: &mut Criterion) {
@@ -27,11 +27,11 @@ fn decode(criterion: &mut Criterion) {
         let ids: Vec<i64> = (0..1024).map(|_| (next() % rows as u64) as i64).collect();
         let mut out = vec![0; ids.len() * 256];
         group.throughput(Throughput::Elements(ids.len() as u64));
-        for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
-            let decoder = CpuDecoder::with_level(table, level).expect("supported");
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_supported()) {
+            let decoder = CpuDecoder::with_isa(table, isa).expect("supported");
             // On one thread: requests this small stay on it when the pool has no other.
             let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
-            group.bench_function(level.name(), |bencher| {
+            group.bench_function(isa.name(), |bencher| {
                 pool.install(|| {
                     bencher.iter(|| {
                         decoder.decode(black_box(&ids), Missing::Zero, Output::Bf16(&mut out)).expect("decodes");

@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use condprog_core::{Decoder, Layout, Missing, Output, Rate, Segment, Table};
-use condprog_cpu::{CpuDecoder, Level};
-use memmap2::MmapMut;
+use condprog_cpu::{CpuDecoder, Isa};
+use condprog_memory::HugeBuffer;
 use rayon::prelude::*;
 
 const DIM: usize = 256;
@@ -22,19 +22,19 @@ fn main() {
     let layout = Layout::new(DIM as u32, Rate::TWO).expect("a layout of format version 1");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     // Any bytes are valid records.
-    let mut records = huge(rows * layout.record_bytes());
+    let mut records = HugeBuffer::<u8>::zeroed(rows * layout.record_bytes()).expect("memory");
     records.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&random.next().to_le_bytes()));
     let segments = [Segment { rows: rows as u64, layout, records: &records }];
     let table = Table::new(&segments).expect("a table");
-    let levels = || {
-        let supported = Level::ALL.into_iter().filter(|level| level.is_supported());
-        supported.map(|level| CpuDecoder::with_level(table, level).expect("supported"))
+    let decoders = || {
+        let supported = Isa::ALL.into_iter().filter(|isa| isa.is_supported());
+        supported.map(|isa| CpuDecoder::with_isa(table, isa).expect("supported"))
     };
 
     println!("64 rows of {DIM} values at 2 bits from cache, one thread:");
     let ids: Vec<i64> = (0..64).collect();
     let (mut half, mut single) = (vec![0; ids.len() * DIM], vec![0.0; ids.len() * DIM]);
-    for decoder in levels() {
+    for decoder in decoders() {
         for dtype in condprog_core::Dtype::ALL {
             let mut times = Vec::new();
             for _ in 0..RUNS {
@@ -52,17 +52,17 @@ fn main() {
                 times.push((start.0.elapsed().as_secs_f64() * 1e9 * per_row, cycles));
             }
             let (ns, cycles) = median(times, |&(ns, _)| ns);
-            println!("  {:8} {dtype:4} {ns:7.1} ns, {cycles:6.0} time-stamp cycles per row", decoder.level().name());
+            println!("  {:8} {dtype:4} {ns:7.1} ns, {cycles:6.0} time-stamp cycles per row", decoder.isa().name());
         }
     }
 
     println!("random rows of {rows} to bf16, beside a prefetched copy of raw bf16 rows:");
-    let mut raw = huge(rows * DIM * 2);
+    let mut raw = HugeBuffer::<u8>::zeroed(rows * DIM * 2).expect("memory");
     raw.chunks_exact_mut(4096).for_each(|page| page[0] = 1);
     let mut out = vec![0u16; REQUEST * DIM];
     for (threads, request) in [(1, 1024), (1, REQUEST), (2, 1024), (2, REQUEST)] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-        for decoder in levels() {
+        for decoder in decoders() {
             let mut times = Vec::new();
             for _ in 0..RUNS {
                 let ids: Vec<i64> = (0..REQUEST).map(|_| (random.next() % rows as u64) as i64).collect();
@@ -83,7 +83,7 @@ fn main() {
             let (a, b) = median(times, |t| t.1 / t.0);
             println!(
                 "  {threads} thread(s), requests of {request:6} rows, {:8} {:6.1} ns per compressed row, {:6.1} per raw row: {:.2} times as many",
-                decoder.level().name(),
+                decoder.isa().name(),
                 ns(packed),
                 ns(copied),
                 b / a
@@ -115,13 +115,6 @@ fn gather(raw: &[u8], ids: &[i64], out: &mut [u16]) {
 fn median<T: Copy>(mut values: Vec<T>, key: impl Fn(&T) -> f64) -> T {
     values.sort_by(|a, b| key(a).total_cmp(&key(b)));
     values[values.len() / 2]
-}
-
-fn huge(bytes: usize) -> MmapMut {
-    let map = MmapMut::map_anon(bytes).expect("memory");
-    #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
-    map
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -3,9 +3,9 @@
 //! `cargo run --release -p condprog-cpu --example quality > backend-cpu/quality.csv` makes it anew, in minutes;
 //! `-- DIM:QUARTERS:EFFORT ...` measures only these. The rows are the same on every machine.
 
-use condprog_core::encoder::{ScaleRule, Search};
-use condprog_core::{Decoder, Layout, Missing, Output, Rate, Segment, Table};
-use condprog_cpu::{CpuDecoder, Encoder};
+use condprog_core::encoder::{Outcome, ScaleRule, Search};
+use condprog_core::{Decoder, Encoder, Job, Layout, Missing, Output, Rate, Segment, Table};
+use condprog_cpu::{CpuDecoder, CpuEncoder};
 
 /// Rows of a measurement; its standard error is then about 0.08 % at 2 bits.
 pub(crate) const ROWS: usize = 2048;
@@ -65,11 +65,12 @@ impl Case {
         let layout = Layout::new(self.dim, rate).expect("a layout");
         let dim = self.dim as usize;
         let source = gaussian(rows * dim);
-        let encoder = Encoder::new(layout, ScaleRule::Norm, Search::effort(self.effort)).expect("a level");
-        let mut records = vec![0; rows * layout.record_bytes()];
-        encoder.encode(&source, &mut records);
+        let job = Job::new(layout, ScaleRule::Norm, Search::effort(self.effort));
+        let (mut records, mut outcomes) = (vec![0; rows * layout.record_bytes()], vec![Ok(Outcome::Zero); rows]);
+        let encoder = CpuEncoder::new(job).expect("an instruction set");
+        encoder.encode(&source, &mut records, &mut outcomes).expect("encodes");
         let segments = [Segment { rows: rows as u64, layout, records: &records }];
-        let decoder = CpuDecoder::new(Table::new(&segments).expect("a table")).expect("a level");
+        let decoder = CpuDecoder::new(Table::new(&segments).expect("a table")).expect("an instruction set");
         let ids: Vec<i64> = (0..rows as i64).collect();
         let mut restored = vec![0.0f32; source.len()];
         decoder.decode(&ids, Missing::Error, Output::F32(&mut restored)).expect("decodes");

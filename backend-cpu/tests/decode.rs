@@ -1,7 +1,7 @@
-//! Every level decodes every record to the bits of the reference decoder.
+//! Every instruction set decodes every record to the bits of the reference decoder.
 
 use condprog_core::{Decoder, Layout, Missing, Output, Rate, ReferenceDecoder, Segment, Table};
-use condprog_cpu::{CpuDecoder, Level};
+use condprog_cpu::{CpuDecoder, Isa};
 
 fn bytes(count: usize, mut seed: u64) -> Vec<u8> {
     (0..count)
@@ -31,16 +31,16 @@ fn check(layouts: &[Layout], rows: u64) {
     reference.decode(&ids, Missing::Zero, Output::F16(&mut f16)).unwrap();
     reference.decode(&ids, Missing::Zero, Output::F32(&mut f32s)).unwrap();
     let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-    for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
-        let decoder = CpuDecoder::with_level(table, level).unwrap();
-        assert_eq!(decoder.level(), level);
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_supported()) {
+        let decoder = CpuDecoder::with_isa(table, isa).unwrap();
+        assert_eq!(decoder.isa(), isa);
         let (mut half, mut single) = (vec![1; values], vec![1.0; values]);
         decoder.decode(&ids, Missing::Zero, Output::Bf16(&mut half)).unwrap();
-        assert!(half == bf16, "{level} bf16 {layouts:?}");
+        assert!(half == bf16, "{isa} bf16 {layouts:?}");
         decoder.decode(&ids, Missing::Zero, Output::F16(&mut half)).unwrap();
-        assert!(half == f16, "{level} f16 {layouts:?}");
+        assert!(half == f16, "{isa} f16 {layouts:?}");
         decoder.decode(&ids, Missing::Zero, Output::F32(&mut single)).unwrap();
-        assert!(bits(&single) == bits(&f32s), "{level} f32 {layouts:?}");
+        assert!(bits(&single) == bits(&f32s), "{isa} f32 {layouts:?}");
     }
 }
 
@@ -74,14 +74,14 @@ fn requests_too_large_for_the_caches_give_the_same_bits() {
         layouts.iter().zip(&records).map(|(&layout, records)| Segment { rows: 50, layout, records }).collect();
     let table = Table::new(&segments).unwrap();
     let ids: Vec<i64> = (0..40_000).map(|i| i * 7 % 101).collect();
-    for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
-        let decoder = CpuDecoder::with_level(table, level).unwrap();
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_supported()) {
+        let decoder = CpuDecoder::with_isa(table, isa).unwrap();
         // One value further on, so that rows do not start where cache lines do.
         let (mut large, mut small) = (vec![1; ids.len() * 256 + 1], vec![1; ids.len() * 256]);
         decoder.decode(&ids, Missing::Zero, Output::Bf16(&mut large[1..])).unwrap();
         for (ids, out) in ids.chunks(100).zip(small.chunks_mut(100 * 256)) {
             decoder.decode(ids, Missing::Zero, Output::Bf16(out)).unwrap();
         }
-        assert!(large[0] == 1 && large[1..] == small, "{level}");
+        assert!(large[0] == 1 && large[1..] == small, "{isa}");
     }
 }

@@ -1,8 +1,8 @@
-//! Every level codes every row to the bytes of the reference encoder.
+//! Every instruction set codes every row to the bytes of the reference encoder.
 
-use condprog_core::encoder::{Outcome, ScaleRule, Search, Workspace, WorkspaceSize, encode_row};
-use condprog_core::{Layout, Rate};
-use condprog_cpu::{Encoder, Level};
+use condprog_core::encoder::{EncodeError, Outcome, ReferenceEncoder, ScaleRule, Search, Workspace, WorkspaceSize};
+use condprog_core::{Encoder, Job, Layout, Rate};
+use condprog_cpu::{CpuEncoder, Isa};
 
 /// A row of a seeded generator: a sum of four uniform numbers, about normal.
 fn rows(count: usize, dim: u32, mut seed: u64) -> Vec<f32> {
@@ -20,36 +20,34 @@ fn reference(
     rows: &[f32],
     rule: ScaleRule,
     search: Search,
-) -> (Vec<u8>, Vec<Result<Outcome, condprog_core::encoder::EncodeError>>) {
+) -> (Vec<u8>, Vec<Result<Outcome, EncodeError>>) {
     let size = WorkspaceSize::of(layout);
     let (mut m, mut d) = (vec![0; size.metrics], vec![0; size.decisions]);
     let (mut z, mut s) = (vec![0; size.targets], vec![0; size.states]);
-    let mut workspace = Workspace::new(layout, &mut m, &mut d, &mut z, &mut s).unwrap();
+    let workspace = Workspace { metrics: &mut m, decisions: &mut d, targets: &mut z, states: &mut s };
+    let encoder = ReferenceEncoder::new(Job::new(layout, rule, search), workspace).unwrap();
     let count = rows.len() / layout.dim() as usize;
-    let mut records = vec![0; count * layout.record_bytes()];
-    let outcomes = rows
-        .chunks_exact(layout.dim() as usize)
-        .zip(records.chunks_exact_mut(layout.record_bytes()))
-        .map(|(row, record)| encode_row(layout, row, rule, search, &mut workspace, record))
-        .collect();
+    let (mut records, mut outcomes) = (vec![0; count * layout.record_bytes()], vec![Ok(Outcome::Zero); count]);
+    encoder.encode(rows, &mut records, &mut outcomes).unwrap();
     (records, outcomes)
 }
 
 fn check(layout: Layout, rows: &[f32], rule: ScaleRule, search: Search) {
     let (expected, outcomes) = reference(layout, rows, rule, search);
-    for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
-        let encoder = Encoder::with_level(layout, rule, search, level).unwrap();
-        assert_eq!(encoder.level(), level);
-        let mut records = vec![0xaa; expected.len()];
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_supported()) {
+        let encoder = CpuEncoder::with_isa(Job::new(layout, rule, search), isa).unwrap();
+        assert_eq!(encoder.isa(), isa);
+        let (mut records, mut got) = (vec![0xaa; expected.len()], vec![Ok(Outcome::Underflow); outcomes.len()]);
+        encoder.encode(rows, &mut records, &mut got).unwrap();
         // As text: a NaN in an error is not equal to itself.
-        assert_eq!(format!("{:?}", encoder.encode(rows, &mut records)), format!("{outcomes:?}"), "{level}");
-        assert!(records == expected, "{level} {layout:?} {rule:?} {search:?}");
+        assert_eq!(format!("{got:?}"), format!("{outcomes:?}"), "{isa}");
+        assert!(records == expected, "{isa} {layout:?} {rule:?} {search:?}");
     }
 }
 
 #[test]
 fn every_rate() {
-    let search = Search { variants: 2, window: 8, recuts: 1 };
+    let search = Search::new(2, 8, 1).unwrap();
     for rate in Rate::all() {
         let layout = Layout::new(32, rate).unwrap();
         check(layout, &rows(3, 32, 1 + u64::from(rate.quarters())), ScaleRule::Norm, search);
@@ -60,14 +58,14 @@ fn every_rate() {
 fn widths_that_are_short_odd_and_long() {
     for (dim, quarters) in [(8, 8), (4, 16), (9, 8), (16, 4), (20, 6), (33, 12), (250, 8)] {
         let layout = Layout::new(dim, Rate::from_quarters(quarters).unwrap()).unwrap();
-        check(layout, &rows(2, dim, 9), ScaleRule::Projection, Search { variants: 1, window: 64, recuts: 2 });
+        check(layout, &rows(2, dim, 9), ScaleRule::Projection, Search::new(1, 64, 2).unwrap());
     }
 }
 
 #[test]
 fn more_rows_than_a_block_with_different_variants() {
     let layout = Layout::new(16, Rate::TWO).unwrap();
-    check(layout, &rows(37, 16, 5), ScaleRule::LeastSquares, Search { variants: 3, window: 64, recuts: 1 });
+    check(layout, &rows(37, 16, 5), ScaleRule::LeastSquares, Search::new(3, 64, 1).unwrap());
 }
 
 #[test]
@@ -87,5 +85,5 @@ fn rows_that_are_hard() {
     next()[0] = 60.0; // an outlier
     next().iter_mut().for_each(|x| *x = x.powi(5)); // heavy tails
     next().fill(1.0);
-    check(layout, &all, ScaleRule::Norm, Search { variants: 1, window: 64, recuts: 0 });
+    check(layout, &all, ScaleRule::Norm, Search::new(1, 64, 0).unwrap());
 }

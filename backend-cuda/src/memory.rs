@@ -7,9 +7,9 @@
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use condprog_memory::{HUGE_PAGE, HugeBuffer};
 use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
 use cudarc::driver::{CudaContext, DriverError, result};
-use memmap2::MmapMut;
 
 use crate::error::CudaError;
 
@@ -160,7 +160,7 @@ impl<M> Drop for Locked<M> {
 /// Host memory that the device reads: allocated in huge pages where the system gives them, and page-locked.
 #[derive(Debug)]
 pub(crate) struct PinnedMemory {
-    pages: Locked<MmapMut>,
+    pages: Locked<HugeBuffer<u8>>,
     bytes: usize,
 }
 
@@ -171,11 +171,11 @@ impl PinnedMemory {
         bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<PinnedMemory, CudaError> {
-        let mut pages = huge_pages(bytes.max(1)).ok_or(CudaError::OutOfMemory {
-            what: "page-locked host memory",
-            bytes: bytes as u64,
-            free: None,
-        })?;
+        // What is locked is whole huge pages, and so ends with a whole word.
+        let whole = bytes.max(1).checked_next_multiple_of(HUGE_PAGE);
+        let pages = whole.and_then(|whole| HugeBuffer::<u8>::from_reserve(whole).ok());
+        let mut pages =
+            pages.ok_or(CudaError::OutOfMemory { what: "page-locked host memory", bytes: bytes as u64, free: None })?;
         fill(&mut pages[..bytes]);
         // SAFETY: the range is that of the mapping, which moves with the value but stays where it is.
         let pages = unsafe { Locked::new(context, pages.as_ptr(), pages.len(), pages) }?;
@@ -191,21 +191,6 @@ impl PinnedMemory {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.pages.memory[..self.bytes]
     }
-}
-
-/// Zeroed pages, huge ones from the system's reserve, else transparent huge pages, else ordinary ones.
-fn huge_pages(bytes: usize) -> Option<MmapMut> {
-    const HUGE_LOG2: u8 = 21;
-    // Whole huge pages: the kernel unmaps nothing less.
-    let bytes = bytes.checked_next_multiple_of(1 << HUGE_LOG2)?;
-    if let Ok(pages) = memmap2::MmapOptions::new().len(bytes).huge(Some(HUGE_LOG2)).map_anon() {
-        return Some(pages);
-    }
-    let pages = MmapMut::map_anon(bytes).ok()?;
-    // Advice that is refused changes speed, nothing else.
-    #[cfg(target_os = "linux")]
-    let _ = pages.advise(memmap2::Advice::HugePage);
-    Some(pages)
 }
 
 /// Host memory of the caller, such as a mapped table file, that the device reads.
@@ -252,17 +237,5 @@ impl PinnedMapping {
     /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn huge_pages_are_whole_and_zero() {
-        let pages = huge_pages(3).unwrap();
-        assert!(pages.len() == 1 << 21 && pages.iter().all(|&byte| byte == 0));
-        assert!(huge_pages(usize::MAX).is_none());
     }
 }

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let cpu = CpuDecoder::new(table)?;
     let time = median(repeats, || cpu.decode(&ids, Missing::Error, Output::Bf16(&mut out)))?;
-    println!("{:44} {:6.2} M rows/s", format!("cpu ({})", cpu.level()), rate(time));
+    println!("{:44} {:6.2} M rows/s", format!("cpu ({})", cpu.isa()), rate(time));
     let expected = out.clone();
 
     let per_row = DIM.div_ceil(condprog_kernels::wgsl::GROUP);

@@ -1,7 +1,7 @@
 //! The backends behind one interface: the only place where the command knows what there is.
 
 use condprog_core::{BackendError, DecodeError, Decoder, ErrorKind, Missing, Output, Table};
-use condprog_cpu::{CpuDecoder, Level};
+use condprog_cpu::{CpuDecoder, CpuError, Isa};
 
 use crate::arguments::Backend;
 use crate::error::Error;
@@ -44,10 +44,10 @@ pub(crate) struct Absent {
 /// A backend, if it can be had here.
 pub(crate) type Found = Result<Box<dyn Place>, Absent>;
 
-/// All that a backend of this build has here: the CPU at one level, each GPU.
-pub(crate) fn places(backend: Backend, level: Option<Level>) -> Result<Vec<Found>, Error> {
+/// All that a backend of this build has here: the CPU with one instruction set, each GPU.
+pub(crate) fn places(backend: Backend, isa: Option<Isa>) -> Result<Vec<Found>, Error> {
     match backend {
-        Backend::Cpu => Ok(vec![Ok(place(backend, level)?)]),
+        Backend::Cpu => Ok(vec![Ok(place(backend, isa)?)]),
         #[cfg(feature = "wgpu")]
         Backend::Wgpu => wgpu::places(),
         #[cfg(feature = "cuda")]
@@ -56,9 +56,9 @@ pub(crate) fn places(backend: Backend, level: Option<Level>) -> Result<Vec<Found
 }
 
 /// The one place of a backend to use.
-pub(crate) fn place(backend: Backend, level: Option<Level>) -> Result<Box<dyn Place>, Error> {
+pub(crate) fn place(backend: Backend, isa: Option<Isa>) -> Result<Box<dyn Place>, Error> {
     match backend {
-        Backend::Cpu => Ok(Box::new(Cpu(level.map_or_else(Level::detect, Level::supported)?))),
+        Backend::Cpu => Ok(Box::new(Cpu(isa.map_or_else(Isa::detect, Isa::supported)?))),
         #[cfg(feature = "wgpu")]
         Backend::Wgpu => wgpu::best(),
         #[cfg(feature = "cuda")]
@@ -66,8 +66,8 @@ pub(crate) fn place(backend: Backend, level: Option<Level>) -> Result<Box<dyn Pl
     }
 }
 
-/// The CPU at a level.
-pub(crate) struct Cpu(pub(crate) Level);
+/// The CPU with an instruction set.
+pub(crate) struct Cpu(pub(crate) Isa);
 
 impl Place for Cpu {
     fn name(&self) -> String {
@@ -79,17 +79,26 @@ impl Place for Cpu {
     }
 
     fn open<'t>(&self, table: Table<'t>) -> Result<Box<dyn AnyDecoder + 't>, Error> {
-        Ok(Box::new(CpuDecoder::with_level(table, self.0)?))
+        Ok(Box::new(CpuDecoder::with_isa(table, self.0)?))
     }
 }
 
-impl AnyDecoder for CpuDecoder<'_> {
+impl AnyDecoder for CpuDecoder<Table<'_>> {
     fn decode(&self, ids: &[i64], missing: Missing, output: Output<'_>) -> Result<(), Error> {
         Decoder::decode(self, ids, missing, output).map_err(|error| decode_error("cpu", error))
     }
 
     fn decode_in_stages(&self, _: &[i64], _: Output<'_>) -> Result<Option<Stages>, Error> {
         Ok(None)
+    }
+}
+
+impl From<CpuError> for Error {
+    fn from(error: CpuError) -> Error {
+        match error {
+            CpuError::Isa(error) => error.into(),
+            other => backend_error("cpu", other),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use condprog_checkpoint::family::FamilyError;
 use condprog_core::{BatchError, LayoutError};
-use condprog_cpu::UnsupportedLevel;
+use condprog_cpu::UnsupportedIsa;
 
 use crate::stop;
 
@@ -34,9 +34,9 @@ pub(crate) enum Error {
     /// A width that the rate does not allow.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// There is no such instruction-set level here.
+    /// There is no such instruction set here.
     #[error(transparent)]
-    Level(#[from] UnsupportedLevel),
+    Isa(#[from] UnsupportedIsa),
     /// A backend cannot be had here.
     #[error("backend {backend}: {message}")]
     Unavailable { backend: String, message: String },
@@ -79,7 +79,7 @@ impl Error {
             Error::Request(BatchError::MissingRow { .. }) => "missing-row",
             Error::Request(_) => "request",
             Error::Layout(_) => "layout",
-            Error::Level(_) => "level",
+            Error::Isa(_) => "level",
             Error::Unavailable { .. } => "unavailable",
             Error::Backend { .. } => "backend",
             Error::Stopped(_) => "cancelled",

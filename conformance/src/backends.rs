@@ -28,37 +28,25 @@ pub fn run(done: &mut dyn FnMut(Report)) {
 /// The CPU.
 #[cfg(feature = "cpu")]
 pub mod cpu {
-    use crate::{Backend, EncoderBackend, Job, Report, check_decoder, check_encoder};
-    use condprog_core::encoder::{EncodeError, Outcome};
+    use crate::{Backend, Report, check_decoder, check_encoder};
     use condprog_core::{BackendError, Decoder, Table};
-    use condprog_cpu::{CpuDecoder, Encoder, Level};
+    use condprog_cpu::{CpuDecoder, CpuEncoder, Isa};
 
-    /// The CPU backend at a level.
+    /// The CPU backend with an instruction set.
     #[derive(Clone, Copy, Debug)]
-    pub struct Cpu(pub Level);
+    pub struct Cpu(pub Isa);
 
     impl Backend for Cpu {
         fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {
-            CpuDecoder::with_level(table, self.0)
-        }
-    }
-
-    impl EncoderBackend for Cpu {
-        fn encode(
-            &self,
-            job: Job,
-            rows: &[f32],
-            records: &mut [u8],
-        ) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError> {
-            Encoder::with_level(job.layout, job.rule, job.search, self.0).map(|encoder| encoder.encode(rows, records))
+            CpuDecoder::with_isa(table, self.0)
         }
     }
 
     pub(super) fn run(done: &mut dyn FnMut(Report)) {
-        for level in Level::ALL {
-            let name = format!("cpu/{level}");
-            done(check_decoder(&name, &Cpu(level)));
-            done(check_encoder(&name, &Cpu(level)));
+        for isa in Isa::ALL {
+            let name = format!("cpu/{isa}");
+            done(check_decoder(&name, &Cpu(isa)));
+            done(check_encoder(&name, |job| CpuEncoder::with_isa(job, isa)));
         }
     }
 }

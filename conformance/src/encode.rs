@@ -3,7 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use condprog_core::encoder::{EncodeError, Outcome, ScaleRule, Search, Workspace, WorkspaceSize, encode_row};
+use condprog_core::encoder::{
+    EncodeBatch, EncodeError, Encoder, Job, Outcome, ReferenceEncoder, ScaleRule, Search, Workspace, WorkspaceSize,
+};
 use condprog_core::{BackendError, ErrorKind, Layout, Rate, Scale};
 
 use crate::bits::to_hex;
@@ -19,46 +21,23 @@ pub const ENCODE_CASES: usize = 512;
 const GUARD: usize = 64;
 /// What record buffers hold before.
 const POISON: u8 = 0xa5;
+/// What outcomes are before: nothing that comes of a row.
+const UNTOUCHED: Result<Outcome, EncodeError> = Err(EncodeError::ScaleAbove { column: usize::MAX, value: 0.0 });
 
-/// What an encoder is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// Width and rate of the rows.
-    pub layout: Layout,
-    /// How the scale follows.
-    pub rule: ScaleRule,
-    /// How much of the search to do.
-    pub search: Search,
-}
-
-/// An encoder under test.
-pub trait EncoderBackend {
-    /// Codes rows (`n * dim` values) into records (`n * record_bytes` bytes) and says what became of each. The record
-    /// of a row that failed is all zero.
-    ///
-    /// # Errors
-    /// The backend's own; [`ErrorKind::Unavailable`] counts as "no device".
-    fn encode(
-        &self,
-        job: Job,
-        rows: &[f32],
-        records: &mut [u8],
-    ) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError>;
-}
-
-/// The reference encoder, row by row.
+/// The rows as core's reference encodes them. Fills the records, and says what became of each row.
+///
+/// # Panics
+/// When `rows` is not a whole number of rows or `records` not as many.
 pub fn reference(job: Job, rows: &[f32], records: &mut [u8]) -> Vec<Result<Outcome, EncodeError>> {
     let size = WorkspaceSize::of(job.layout);
     let (mut metrics, mut decisions) = (vec![0; size.metrics], vec![0; size.decisions]);
     let (mut targets, mut states) = (vec![0; size.targets], vec![0; size.states]);
-    let mut workspace = Workspace::new(job.layout, &mut metrics, &mut decisions, &mut targets, &mut states)
-        .expect("the workspace is as large as it says");
-    let rows = rows.chunks_exact(job.layout.dim() as usize);
-    rows.zip(records.chunks_exact_mut(job.layout.record_bytes()))
-        .map(|(row, record)| {
-            encode_row(job.layout, row, job.rule, job.search, &mut workspace, record).inspect_err(|_| record.fill(0))
-        })
-        .collect()
+    let workspace =
+        Workspace { metrics: &mut metrics, decisions: &mut decisions, targets: &mut targets, states: &mut states };
+    let mut outcomes = vec![Ok(Outcome::Zero); rows.len() / job.layout.dim() as usize];
+    let encoder = ReferenceEncoder::new(job, workspace).expect("the workspace is as large as it says");
+    encoder.encode(rows, records, &mut outcomes).unwrap_or_else(|error| panic!("{error}"));
+    outcomes
 }
 
 /// An outcome as the vectors have it. Texts are compared because a NaN in an error does not equal itself.
@@ -69,6 +48,7 @@ pub(crate) fn outcome_text(outcome: &Result<Outcome, EncodeError>) -> String {
         Ok(Outcome::Underflow) => "underflow".into(),
         Err(EncodeError::NonFinite { column, value }) => format!("{value} in column {column}"),
         Err(EncodeError::ScaleAbove { column, .. }) => format!("scale above the largest, column {column}"),
+        Err(other) => other.to_string(),
     }
 }
 
@@ -119,11 +99,11 @@ fn seeded(seed: u32) -> Vec<Call> {
     let mut add = |name: &str, job: Job, rows: Vec<Row>| {
         let values: Vec<f32> = rows.iter().flat_map(|row| row.values(job.layout.dim())).collect();
         let mut records = vec![0; rows.len() * job.layout.record_bytes()];
-        let outcomes = reference(job, &values, &mut records).iter().map(outcome_text).collect();
+        let outcomes = reference(job.clone(), &values, &mut records).iter().map(outcome_text).collect();
         calls.push(Call { name: name.into(), job, rows, outcomes, records });
     };
     let layout = |dim, quarters| vectors::layout(dim, quarters).expect("the suite asks only for layouts there are");
-    let effort = |layout, effort| Job { layout, rule: ScaleRule::Norm, search: Search::effort(effort) };
+    let effort = |layout, effort| Job::new(layout, ScaleRule::Norm, Search::effort(effort));
     add("no rows", effort(layout(32, 8), 0), vec![]);
     // Around the numbers of rows that encoders take at a time.
     for count in [1, 2, 15, 16, 17, 31, 32, 33, 65] {
@@ -145,13 +125,13 @@ fn seeded(seed: u32) -> Vec<Call> {
                 break layout;
             }
         };
-        let mut search = Search::effort(stream.below(5) as u8);
-        search.variants = 1 + stream.below(3) as u8;
-        search.window = 1 + stream.below(40);
-        search.recuts = stream.below(3) as u8;
+        // A number that nothing depends on any more: the stream has to go on as it always has.
+        stream.below(5);
+        let (variants, window) = (1 + stream.below(3) as u8, 1 + stream.below(40));
+        let search = Search::new(variants, window, stream.below(3) as u8).expect("1 to 3 variants");
         let scale = Scale::from_bits(38 << 6 | stream.below(64) as u16);
         let rules = [ScaleRule::Norm, ScaleRule::Projection, ScaleRule::LeastSquares, ScaleRule::Global(scale)];
-        let job = Job { layout, rule: rules[stream.below(4) as usize], search };
+        let job = Job::new(layout, rules[stream.below(4) as usize], search);
         let rows =
             (0..3).map(|_| Row { kind: Kind::ALL[stream.below(8) as usize], ..Row::gaussian(stream.next_u32()) });
         add("random job", job, rows.collect());
@@ -170,20 +150,26 @@ fn calls() -> &'static Result<(u32, Vec<Call>), String> {
     })
 }
 
-/// Runs every case. There is no way to leave one out.
-pub fn check_encoder<B: EncoderBackend>(name: &str, backend: &B) -> Report {
-    check(name, backend, |_| false).close()
+/// Runs every case over the encoders that `make` makes of jobs. There is no way to leave one out.
+///
+/// An error of `make` of kind [`ErrorKind::Unavailable`] counts as "no device".
+pub fn check_encoder<E: Encoder, R: BackendError>(name: &str, make: impl Fn(Job) -> Result<E, R>) -> Report {
+    check(name, make, |_| false).close()
 }
 
 /// Runs cases until one fails, and gives that failure: to see that the suite notices a fault.
-pub fn first_encoder_failure<B: EncoderBackend>(backend: &B) -> Option<String> {
-    match check("first failure", backend, |report| matches!(report.verdict, Verdict::Failed(_))).verdict {
+pub fn first_encoder_failure<E: Encoder, R: BackendError>(make: impl Fn(Job) -> Result<E, R>) -> Option<String> {
+    match check("first failure", make, |report| matches!(report.verdict, Verdict::Failed(_))).verdict {
         Verdict::Failed(failures) => failures.into_iter().next(),
         _ => None,
     }
 }
 
-fn check<B: EncoderBackend>(name: &str, backend: &B, is_enough: fn(&Report) -> bool) -> Report {
+fn check<E: Encoder, R: BackendError>(
+    name: &str,
+    make: impl Fn(Job) -> Result<E, R>,
+    is_enough: fn(&Report) -> bool,
+) -> Report {
     let mut report = Report::new(name, "encode", ENCODE_CASES, 0);
     let (seed, calls) = match calls() {
         Ok((seed, calls)) => (*seed, calls),
@@ -195,7 +181,7 @@ fn check<B: EncoderBackend>(name: &str, backend: &B, is_enough: fn(&Report) -> b
     report.seed = seed;
     for (index, call) in calls.iter().enumerate() {
         // Records start at every alignment in turn.
-        let run = catch_unwind(AssertUnwindSafe(|| run(call, backend, index % 7, &mut report)));
+        let run = catch_unwind(AssertUnwindSafe(|| run(call, &make, index % 7, &mut report)));
         if run.is_err() {
             report.fail(format!("{}, {:?}: the backend panicked", call.name, call.job));
         }
@@ -206,29 +192,39 @@ fn check<B: EncoderBackend>(name: &str, backend: &B, is_enough: fn(&Report) -> b
     report
 }
 
-fn run<B: EncoderBackend>(call: &Call, backend: &B, lead: usize, report: &mut Report) {
+fn run<E: Encoder, R: BackendError>(call: &Call, make: impl Fn(Job) -> Result<E, R>, lead: usize, report: &mut Report) {
     let (layout, stride) = (call.job.layout, call.job.layout.record_bytes());
     let what = format!("{}, {} bits, width {}", call.name, layout.rate(), layout.dim());
-    let rows: Vec<f32> = call.rows.iter().flat_map(|row| row.values(layout.dim())).collect();
-    let inside = GUARD + lead..GUARD + lead + call.records.len();
-    let mut memory = vec![POISON; inside.end + GUARD];
-    let outcomes = match backend.encode(call.job, &rows, &mut memory[inside.clone()]) {
-        Ok(outcomes) => outcomes,
+    let encoder = match make(call.job.clone()) {
+        Ok(encoder) => encoder,
         Err(error) if error.kind() == ErrorKind::Unavailable && report.cases == 0 => {
             report.verdict = Verdict::NoDevice(error.to_string());
             return;
         }
         Err(error) => {
-            report.fail(format!("{what}: failed: {error}"));
+            report.fail(format!("{what}: no encoder: {error}"));
             return;
         }
     };
+    if *encoder.job() != call.job {
+        report.fail(format!("{what}: job is {:?}, expected {:?}", encoder.job(), call.job));
+    }
+    if encoder.preferred_rows() == 0 {
+        report.fail(format!("{what}: prefers batches of 0 rows, expected at least 1"));
+    }
+    if let Err(failure) = refuses_other_layouts(&encoder) {
+        report.fail(format!("{what}: {failure}"));
+    }
+    let rows: Vec<f32> = call.rows.iter().flat_map(|row| row.values(layout.dim())).collect();
+    let inside = GUARD + lead..GUARD + lead + call.records.len();
+    let mut memory = vec![POISON; inside.end + GUARD];
+    let mut outcomes = vec![UNTOUCHED; call.rows.len()];
+    if let Err(error) = encoder.encode(&rows, &mut memory[inside.clone()], &mut outcomes) {
+        report.fail(format!("{what}: failed: {error}"));
+        return;
+    }
     if memory[..inside.start].iter().chain(&memory[inside.end..]).any(|&byte| byte != POISON) {
         report.fail(format!("{what}: bytes outside the records were written to"));
-    }
-    if outcomes.len() != call.rows.len() {
-        report.fail(format!("{what}: {} outcomes, expected {}", outcomes.len(), call.rows.len()));
-        return;
     }
     let records = memory[inside].chunks_exact(stride).zip(call.records.chunks_exact(stride));
     for ((row, (got, expected)), (outcome, text)) in
@@ -243,5 +239,22 @@ fn run<B: EncoderBackend>(call: &Call, backend: &B, lead: usize, report: &mut Re
             let (got, expected) = (part(got), part(expected));
             report.fail(format!("{what}, {row:?}: record from byte {at} of {stride} on is {got}, expected {expected}"));
         }
+    }
+}
+
+/// A batch of one row that was checked against another layout has to be an error.
+fn refuses_other_layouts<E: Encoder>(encoder: &E) -> Result<(), String> {
+    let dim = if encoder.job().layout.dim() == 16 { 32 } else { 16 };
+    let other = vectors::layout(dim, 8)?;
+    let (row, mut record) = (vec![0.0; dim as usize], vec![POISON; other.record_bytes()]);
+    let mut outcomes = [UNTOUCHED];
+    let batch = EncodeBatch::new(other, &row, &mut record, &mut outcomes).map_err(|error| error.to_string())?;
+    match encoder.encode_batch(batch) {
+        Err(error) if error.kind() == ErrorKind::ShapeMismatch => Ok(()),
+        Err(error) => Err(format!(
+            "a batch for another layout was refused with {:?} (\"{error}\"), expected a shape mismatch",
+            error.kind()
+        )),
+        Ok(()) => Err("a batch for another layout was not refused, expected a shape mismatch".into()),
     }
 }

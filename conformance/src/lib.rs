@@ -24,7 +24,7 @@ pub mod vectors;
 #[doc(hidden)]
 pub use condprog_core as core;
 pub use decode::{Backend, DECODE_CASES, check_decoder, check_with_device, first_failure};
-pub use encode::{ENCODE_CASES, EncoderBackend, Job, check_encoder, first_encoder_failure, reference};
+pub use encode::{ENCODE_CASES, check_encoder, first_encoder_failure, reference};
 pub use report::{REQUIRE_VARIABLE, Report, Verdict, unmet};
 
 /// A test named `$test` that runs the decoder suite.
@@ -77,29 +77,18 @@ macro_rules! decoder_suite {
 
 /// A test named `$test` that runs the encoder suite: golden rows, and rows by formula against core's reference.
 ///
-/// `encoder_suite!(avx2, "cpu/avx2", |job, rows, records| ...);` takes an expression that codes `rows` (`&[f32]`) into
-/// `records` (`&mut [u8]`) as `job` ([`Job`]) says, and gives a `Result` of the outcomes or a
+/// `encoder_suite!(avx2, "cpu/avx2", |job| CpuEncoder::with_isa(job, Isa::Avx2));` takes an expression that makes an
+/// [`Encoder`](condprog_core::Encoder) of a [`Job`](condprog_core::Job), as a `Result` whose error is a
 /// [`BackendError`](condprog_core::BackendError). "No device" is as in [`decoder_suite!`].
 #[macro_export]
 macro_rules! encoder_suite {
-    ($test:ident, $name:expr, |$job:ident, $rows:ident, $records:ident| $encode:expr) => {
+    ($test:ident, |$job:ident| $encoder:expr) => {
+        $crate::encoder_suite!($test, stringify!($test), |$job| $encoder);
+    };
+    ($test:ident, $name:expr, |$job:ident| $encoder:expr) => {
         #[test]
         fn $test() {
-            struct Under;
-            impl $crate::EncoderBackend for Under {
-                fn encode(
-                    &self,
-                    $job: $crate::Job,
-                    $rows: &[f32],
-                    $records: &mut [u8],
-                ) -> Result<
-                    Vec<Result<$crate::core::encoder::Outcome, $crate::core::encoder::EncodeError>>,
-                    impl $crate::core::BackendError,
-                > {
-                    $encode
-                }
-            }
-            $crate::check_encoder($name, &Under).assert();
+            $crate::check_encoder($name, |$job: $crate::core::Job| $encoder).assert();
         }
     };
 }

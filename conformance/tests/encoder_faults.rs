@@ -1,11 +1,8 @@
 //! The encoder suite notices faults: the reference encoder with one fault each.
 
-use std::convert::Infallible;
-use std::fmt;
-
-use condprog_conformance::{EncoderBackend, Job, Verdict, check_encoder, first_encoder_failure, reference};
-use condprog_core::encoder::{EncodeError, Outcome, ScaleRule};
-use condprog_core::{BackendError, ErrorKind};
+use condprog_conformance::{Verdict, check_encoder, first_encoder_failure, reference};
+use condprog_core::encoder::{EncodeBatch, EncodeError, LayoutMismatch, Outcome, ScaleRule, Search};
+use condprog_core::{Encoder, Job};
 
 /// What is wrong with an encoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,38 +46,39 @@ const FAULTS: [Fault; 11] = [
     Fault::Column,
 ];
 
-/// The reference encoder never refuses a call.
-#[derive(Debug)]
-struct Never(Infallible);
+/// The reference encoder with a fault.
+struct Faulty(Job, Fault);
 
-impl fmt::Display for Never {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {}
+impl Encoder for Faulty {
+    type Error = LayoutMismatch;
+
+    fn job(&self) -> &Job {
+        &self.0
+    }
+
+    fn preferred_rows(&self) -> usize {
+        32
+    }
+
+    fn encode_batch(&self, batch: EncodeBatch<'_>) -> Result<(), LayoutMismatch> {
+        LayoutMismatch::check(&batch, self.0.layout)?;
+        let (rows, records, outcomes) = batch.into_parts();
+        outcomes.copy_from_slice(&self.1.encode(self.0.clone(), rows, records));
+        Ok(())
     }
 }
 
-impl std::error::Error for Never {}
-
-impl BackendError for Never {
-    fn kind(&self) -> ErrorKind {
-        match self.0 {}
-    }
-}
-
-impl EncoderBackend for Fault {
-    fn encode(
-        &self,
-        mut job: Job,
-        rows: &[f32],
-        records: &mut [u8],
-    ) -> Result<Vec<Result<Outcome, EncodeError>>, impl BackendError> {
+impl Fault {
+    fn encode(self, mut job: Job, rows: &[f32], records: &mut [u8]) -> Vec<Result<Outcome, EncodeError>> {
         let layout = job.layout;
         let (dim, stride) = (layout.dim() as usize, layout.record_bytes());
         let mut rows = rows.to_vec();
+        let search = job.search;
+        let (mut variants, mut window, mut recuts) = (search.variants(), search.window(), search.recuts());
         match self {
-            Fault::Variants => job.search.variants = (job.search.variants - 1).max(1),
-            Fault::Window => job.search.window = job.search.first_pass(layout.dim()).saturating_sub(1).max(1),
-            Fault::Recuts => job.search.recuts = job.search.recuts.saturating_sub(1),
+            Fault::Variants => variants = (variants - 1).max(1),
+            Fault::Window => window = search.first_pass(layout.dim()).saturating_sub(1).max(1),
+            Fault::Recuts => recuts = recuts.saturating_sub(1),
             Fault::Rule => job.rule = ScaleRule::Norm,
             Fault::Lanes => (32..rows.len() / dim).step_by(32).for_each(|row| {
                 rows.copy_within((row - 1) * dim..row * dim, row * dim);
@@ -92,6 +90,7 @@ impl EncoderBackend for Fault {
             }),
             _ => {}
         }
+        job.search = Search::new(variants, window, recuts).expect("not more variants than before");
         let mut outcomes = reference(job, &rows, records);
         for (record, outcome) in records.chunks_exact_mut(stride).zip(&mut outcomes) {
             let is_coded = *outcome == Ok(Outcome::Coded);
@@ -109,19 +108,23 @@ impl EncoderBackend for Fault {
                 _ => {}
             }
         }
-        Ok::<_, Never>(outcomes)
+        outcomes
     }
+}
+
+fn with(fault: Fault, job: Job) -> Result<Faulty, LayoutMismatch> {
+    Ok(Faulty(job, fault))
 }
 
 #[test]
 fn the_encoder_without_a_fault_is_exact() {
-    assert_eq!(check_encoder("no fault", &Fault::None).verdict, Verdict::Exact);
+    assert_eq!(check_encoder("no fault", |job| with(Fault::None, job)).verdict, Verdict::Exact);
 }
 
 #[test]
 fn every_fault_is_noticed() {
     for fault in FAULTS {
-        match first_encoder_failure(&fault) {
+        match first_encoder_failure(|job| with(fault, job)) {
             Some(failure) => println!("{fault:?}: {failure}"),
             None => panic!("{fault:?} was not noticed"),
         }

@@ -3,7 +3,7 @@
 use condprog_conformance::{Backend, DECODE_CASES, Verdict, check_decoder, check_with_device, first_failure};
 use condprog_core::{
     BackendError, Batch, Decoder, ErrorKind, Layout, Output, Record, ShapeMismatch, Table, TableShape, decoder,
-    program, rounding,
+    rounding,
 };
 
 /// What is wrong with a decoder.
@@ -101,7 +101,7 @@ struct Faulty<'t>(Table<'t>, Fault);
 impl Faulty<'_> {
     fn level(&self, layout: Layout, record: &Record<'_>, t: u32) -> i8 {
         let fault = self.1;
-        let (bits, quarters) = (layout.code_bits(), layout.rate().quarters());
+        let (bits, quarters, program) = (layout.code_bits(), layout.rate().quarters(), layout.program());
         let wrap = if fault == Fault::WrapAtByte { bits.next_multiple_of(8) } else { bits };
         let start = match fault {
             Fault::WindowLate => t * quarters / 4 + 1,
@@ -122,10 +122,10 @@ impl Faulty<'_> {
             _ => record.scale.variant(),
         };
         let hash = match fault {
-            Fault::Hash => program::hash(state, variant).wrapping_sub(state),
-            _ => program::hash(state, variant),
+            Fault::Hash => program.hash(state, variant).wrapping_sub(state),
+            _ => program.hash(state, variant),
         };
-        let level = program::level(hash);
+        let level = program.level(hash);
         if fault == Fault::Sign { -level } else { level }
     }
 

@@ -1,11 +1,13 @@
-//! Properties over random layouts, records, segments and requests: all CPU levels against the reference, and what goes
+//! Properties over random layouts, records, segments and requests: all CPU instruction sets against the reference, and what goes
 //! into a record comes out of it.
 
-use condprog_core::encoder::{self, Outcome, ScaleRule, Search, write_code};
+use condprog_core::encoder::{self, Outcome, ScaleRule, Search};
+use condprog_core::hazmat::write_code;
 use condprog_core::{
-    Decoder, Dtype, Layout, Missing, Output, Rate, Record, ReferenceDecoder, Scale, Segment, Table, record, trellis,
+    Decoder, Dtype, Encoder, Job, Layout, Missing, Output, Rate, Record, ReferenceDecoder, Scale, Segment, Table,
+    record, trellis,
 };
-use condprog_cpu::{CpuDecoder, Encoder, Level};
+use condprog_cpu::{CpuDecoder, CpuEncoder, Isa};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -61,15 +63,15 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn every_level_decodes_as_the_reference(parts in tables(), ids in ids()) {
+    fn every_isa_decodes_as_the_reference(parts in tables(), ids in ids()) {
         let segments: Vec<_> =
             parts.iter().map(|(layout, rows, records)| Segment { rows: *rows, layout: *layout, records }).collect();
         let table = Table::new(&segments).unwrap();
         for dtype in Dtype::ALL {
             let expected = decode(&ReferenceDecoder::new(table), &ids, dtype);
-            for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
-                let got = decode(&CpuDecoder::with_level(table, level).unwrap(), &ids, dtype);
-                prop_assert_eq!(&got, &expected, "{} {}", level, dtype);
+            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_supported()) {
+                let got = decode(&CpuDecoder::with_isa(table, isa).unwrap(), &ids, dtype);
+                prop_assert_eq!(&got, &expected, "{} {}", isa, dtype);
             }
         }
     }
@@ -80,13 +82,13 @@ proptest! {
         let segments: Vec<_> =
             parts.iter().map(|(layout, rows, records)| Segment { rows: *rows, layout: *layout, records }).collect();
         let table = Table::new(&segments).unwrap();
-        let level = Level::best();
+        let isa = Isa::best();
         let alone = table.record(row).map(|(layout, records)| [Segment { rows: 1, layout, records }]);
         for dtype in Dtype::ALL {
-            let got = decode(&CpuDecoder::with_level(table, level).unwrap(), &[row as i64], dtype);
+            let got = decode(&CpuDecoder::with_isa(table, isa).unwrap(), &[row as i64], dtype);
             let expected = match &alone {
                 Some(segments) => {
-                    decode(&CpuDecoder::with_level(Table::new(segments).unwrap(), level).unwrap(), &[0], dtype)
+                    decode(&CpuDecoder::with_isa(Table::new(segments).unwrap(), isa).unwrap(), &[0], dtype)
                 }
                 None => vec![0; table.shape().dim as usize],
             };
@@ -116,25 +118,27 @@ proptest! {
     #![proptest_config(config(24))]
 
     #[test]
-    fn every_level_encodes_as_the_reference(
+    fn every_isa_encodes_as_the_reference(
         layout in layouts(40),
         rows in vec(vec(prop_oneof![4 => -2.0..2.0f32, 1 => any::<f32>(), 1 => Just(0.0)], 40), 1..6),
         effort in 0..3u8,
         rule in prop_oneof![Just(ScaleRule::Norm), Just(ScaleRule::Projection), Just(ScaleRule::LeastSquares)],
     ) {
         let search = Search::effort(effort);
-        let job = condprog_conformance::Job { layout, rule, search };
+        let job = Job::new(layout, rule, search);
         let rows: Vec<f32> = rows.iter().flat_map(|row| &row[..layout.dim() as usize]).copied().collect();
         let count = rows.len() / layout.dim() as usize;
         let mut expected = vec![0; count * layout.record_bytes()];
         // Texts: a NaN in an error does not equal itself.
         let text = |outcomes: Vec<Result<Outcome, encoder::EncodeError>>| format!("{outcomes:?}");
-        let outcomes = text(condprog_conformance::reference(job, &rows, &mut expected));
-        for level in Level::ALL.into_iter().filter(|level| level.is_supported()) {
+        let outcomes = text(condprog_conformance::reference(job.clone(), &rows, &mut expected));
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_supported()) {
             let mut got = vec![0xa5; expected.len()];
-            let encoder = Encoder::with_level(layout, rule, search, level).unwrap();
-            prop_assert_eq!(&text(encoder.encode(&rows, &mut got)), &outcomes);
-            prop_assert_eq!(&got, &expected, "{}", level);
+            let mut became = vec![Ok(Outcome::Zero); count];
+            let encoder = CpuEncoder::with_isa(job.clone(), isa).unwrap();
+            encoder.encode(&rows, &mut got, &mut became).unwrap();
+            prop_assert_eq!(&text(became), &outcomes);
+            prop_assert_eq!(&got, &expected, "{}", isa);
         }
         for record in expected.chunks_exact(layout.record_bytes()) {
             prop_assert!(Record::new(layout, record).padding_is_zero(layout));

@@ -14,9 +14,9 @@ use std::time::Instant;
 use condprog_checkpoint::fp8;
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{CompressOptions, compress, quiet};
-use condprog_core::encoder::{ScaleRule, Search};
-use condprog_core::{Layout, Rate};
-use condprog_cpu::Encoder;
+use condprog_core::encoder::{Outcome, ScaleRule, Search};
+use condprog_core::{Encoder, Job, Layout, Rate};
+use condprog_cpu::CpuEncoder;
 use safetensors::Dtype;
 use safetensors::tensor::{TensorView, serialize_to_file};
 
@@ -35,12 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let layout = Layout::new(DIM as u32, Rate::TWO)?;
     let checkpoint = Checkpoint::open(&source)?;
     let mut values = vec![0.0; rows * DIM];
-    let mut records = vec![0; rows * layout.record_bytes()];
+    let (mut records, mut outcomes) = (vec![0; rows * layout.record_bytes()], vec![Ok(Outcome::Zero); rows]);
     checkpoint.table(TABLE)?.read(0, rows)?.to_f32(0..rows, &mut values);
     for round in 0..rounds {
         let start = Instant::now();
-        let encoder = Encoder::new(layout, ScaleRule::Projection, Search::effort(effort))?;
-        encoder.encode(&values, &mut records);
+        let encoder = CpuEncoder::new(Job::new(layout, ScaleRule::Projection, Search::effort(effort)))?;
+        encoder.encode(&values, &mut records, &mut outcomes)?;
         alone.push(start.elapsed().as_secs_f64());
 
         let output = folder.path().join(format!("{round}.safetensors"));

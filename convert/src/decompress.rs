@@ -8,13 +8,13 @@ use std::path::Path;
 
 use condprog_checkpoint::fp8;
 use condprog_checkpoint::internal::{number_at_least, number_bytes};
-use condprog_core::{Decoder, Missing, Output, Table};
+use condprog_core::{Decoder, Missing, Output};
 use condprog_cpu::CpuDecoder;
-use condprog_table::Tables;
 use condprog_table::format::TableInfo;
 use condprog_table::header::{Header, TensorEntry};
 use condprog_table::names::METADATA_KEY;
 use condprog_table::source::{ScaleKind, ScaleTensor, SourceDtype, number_size};
+use condprog_table::{TableRecords, Tables};
 use rayon::prelude::*;
 
 use crate::error::Error;
@@ -239,8 +239,7 @@ fn restore(
             let rows = first..tensor.rows.end.min(first + block);
             let ids: Vec<i64> = (0..(rows.end - rows.start) as i64).collect();
             let records = file.read_rows(tensor.table, rows)?;
-            let segments = records.segments();
-            let decoder = CpuDecoder::new(Table::new(&segments).expect("checked when the file was opened"))?;
+            let decoder = CpuDecoder::new(records)?;
             let (data, scales) = restore_block(&decoder, &ids, tensor);
             let row = first - tensor.rows.start;
             temporary.write_at(places[&tensor.name] + row * tensor.row_bytes(), &data)?;
@@ -254,7 +253,7 @@ fn restore(
 }
 
 /// Elements and scale bytes of some rows.
-fn restore_block(decoder: &CpuDecoder<'_>, ids: &[i64], tensor: &Restored<'_>) -> (Vec<u8>, Vec<u8>) {
+fn restore_block(decoder: &CpuDecoder<TableRecords>, ids: &[i64], tensor: &Restored<'_>) -> (Vec<u8>, Vec<u8>) {
     let dim = decoder.shape().dim as usize;
     let count = ids.len() * dim;
     let decode = |output: Output<'_>| {

@@ -11,7 +11,8 @@ use std::path::Path;
 use common::{Folder, compress, options};
 use condprog_convert::CompressOptions;
 use condprog_core::{Decoder, Missing, Output, Table};
-use condprog_cpu::{Access, CpuDecoder, MappedFile};
+use condprog_cpu::CpuDecoder;
+use condprog_memory::{Access, MappedFile};
 use condprog_table::Tables;
 
 const ROWS: u64 = 400_000;

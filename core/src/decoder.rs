@@ -222,6 +222,7 @@ pub enum DecodeError<E> {
     Backend(E),
 }
 
+/// As the error it holds.
 impl<E: fmt::Display> fmt::Display for DecodeError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -234,8 +235,8 @@ impl<E: fmt::Display> fmt::Display for DecodeError<E> {
 impl<E: core::error::Error + 'static> core::error::Error for DecodeError<E> {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            DecodeError::Batch(error) => Some(error),
-            DecodeError::Backend(error) => Some(error),
+            DecodeError::Batch(error) => error.source(),
+            DecodeError::Backend(error) => error.source(),
         }
     }
 }

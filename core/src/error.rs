@@ -7,6 +7,7 @@ use crate::trellis::{MAX_DIM, Rate, STATE_BITS};
 
 /// A width or rate that format version 1 does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// The rate is outside 4..=16 quarter bits.
     Rate {
@@ -59,6 +60,7 @@ impl core::error::Error for LayoutError {}
 
 /// Segments that do not make a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TableError {
     /// There is no segment; the width of such a table would be unknown.
     NoSegments,
@@ -108,6 +110,7 @@ impl core::error::Error for TableError {}
 
 /// A request that does not fit its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BatchError {
     /// An id names no row, and the caller asked for an error.
     MissingRow {

@@ -1,6 +1,5 @@
 //! The literal decoder, in the order of the specification: slow, and the oracle for every other one.
 
-use crate::program;
 use crate::record::Record;
 use crate::rounding;
 use crate::trellis::{self, Layout};
@@ -11,7 +10,7 @@ use crate::trellis::{self, Layout};
 /// When `record` is not `layout.record_bytes()` long.
 fn levels<'a>(layout: Layout, record: &Record<'a>) -> impl Iterator<Item = i8> + 'a {
     let Record { code, scale } = *record;
-    (0..layout.dim()).map(move |t| program::value(trellis::state(layout, code, t), scale.variant()))
+    (0..layout.dim()).map(move |t| layout.program().value(trellis::state(layout, code, t), scale.variant()))
 }
 
 /// Decodes one record to binary32, exact.

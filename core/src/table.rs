@@ -8,7 +8,7 @@ use crate::trellis::Layout;
 pub struct Segment<'a> {
     /// Number of rows, 0 allowed.
     pub rows: u64,
-    /// Width and rate.
+    /// Width, rate and program.
     pub layout: Layout,
     /// The records, `rows * layout.record_bytes()` bytes, any alignment.
     pub records: &'a [u8],
@@ -38,6 +38,89 @@ pub struct TableShape {
     pub dim: u32,
 }
 
+impl TableShape {
+    /// The shape of the table that segments make together.
+    ///
+    /// # Errors
+    /// [`TableError`] when there is no segment, widths differ, a segment's records are not `rows * record_bytes`
+    /// long, or the rows are more than `i64::MAX`.
+    pub fn of<S: Segments + ?Sized>(segments: &S) -> Result<TableShape, TableError> {
+        if segments.count() == 0 {
+            return Err(TableError::NoSegments);
+        }
+        let dim = segments.segment(0).layout.dim();
+        let mut rows = 0u64;
+        for index in 0..segments.count() {
+            let segment = segments.segment(index);
+            if segment.layout.dim() != dim {
+                return Err(TableError::Dim { segment: index, got: segment.layout.dim(), expected: dim });
+            }
+            let expected = u128::from(segment.rows) * segment.layout.record_bytes() as u128;
+            if segment.records.len() as u128 != expected {
+                return Err(TableError::RecordBytes { segment: index, got: segment.records.len(), expected });
+            }
+            rows = rows
+                .checked_add(segment.rows)
+                .filter(|&rows| rows <= i64::MAX as u64)
+                .ok_or(TableError::Rows { segment: index })?;
+        }
+        Ok(TableShape { rows, dim })
+    }
+}
+
+/// What holds the segments of a table, in row order: borrowed, as [`Table`] has them, or owned, so that a decoder can keep
+/// alive what it reads.
+///
+/// Nobody takes an implementation's word for what it gives: who needs segments to make a table checks them with
+/// [`TableShape::of`]. An implementation gives the same segments each time; where it does not, a decoder may give wrong
+/// rows or panic.
+pub trait Segments {
+    /// Number of segments.
+    fn count(&self) -> usize;
+
+    /// The segment at `index`, below [`Segments::count`]. Decoders ask once for each row: this has to be cheap.
+    ///
+    /// # Panics
+    /// May, when `index` is not below the count.
+    fn segment(&self, index: usize) -> Segment<'_>;
+}
+
+impl Segments for [Segment<'_>] {
+    #[inline]
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn segment(&self, index: usize) -> Segment<'_> {
+        self[index]
+    }
+}
+
+impl Segments for Table<'_> {
+    #[inline]
+    fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    #[inline]
+    fn segment(&self, index: usize) -> Segment<'_> {
+        self.segments[index]
+    }
+}
+
+impl<S: Segments + ?Sized> Segments for &S {
+    #[inline]
+    fn count(&self) -> usize {
+        (**self).count()
+    }
+
+    #[inline]
+    fn segment(&self, index: usize) -> Segment<'_> {
+        (**self).segment(index)
+    }
+}
+
 /// A table whose segments have been checked: one width, and records of the right length.
 ///
 /// Rows are numbered through the segments in order. Rates may differ from segment to segment.
@@ -51,29 +134,9 @@ impl<'a> Table<'a> {
     /// Checks the segments of a table.
     ///
     /// # Errors
-    /// [`TableError`] when there is no segment, widths differ, a segment's records are not `rows * record_bytes`
-    /// long, or the rows are more than `i64::MAX`.
+    /// As [`TableShape::of`].
     pub fn new(segments: &'a [Segment<'a>]) -> Result<Table<'a>, TableError> {
-        let first = segments.first().ok_or(TableError::NoSegments)?;
-        let mut rows = 0u64;
-        for (index, segment) in segments.iter().enumerate() {
-            if segment.layout.dim() != first.layout.dim() {
-                return Err(TableError::Dim {
-                    segment: index,
-                    got: segment.layout.dim(),
-                    expected: first.layout.dim(),
-                });
-            }
-            let expected = u128::from(segment.rows) * segment.layout.record_bytes() as u128;
-            if segment.records.len() as u128 != expected {
-                return Err(TableError::RecordBytes { segment: index, got: segment.records.len(), expected });
-            }
-            rows = rows
-                .checked_add(segment.rows)
-                .filter(|&rows| rows <= i64::MAX as u64)
-                .ok_or(TableError::Rows { segment: index })?;
-        }
-        Ok(Table { segments, shape: TableShape { rows, dim: first.layout.dim() } })
+        Ok(Table { segments, shape: TableShape::of(segments)? })
     }
 
     /// Rows and width.

@@ -4,6 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::error::LayoutError;
+use crate::program::Program;
 use crate::record;
 
 /// Bits of a trellis state.
@@ -93,15 +94,16 @@ impl fmt::Display for ParseRateError {
 
 impl core::error::Error for ParseRateError {}
 
-/// Width and rate of the rows of one segment: everything that fixes the layout of a record.
+/// Width, rate and program of the rows of one segment: everything a record's bytes need to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     dim: u32,
     rate: Rate,
+    program: Program,
 }
 
 impl Layout {
-    /// A layout for rows of `dim` values at `rate`.
+    /// A layout for rows of `dim` values at `rate`, with the default program.
     ///
     /// # Errors
     /// [`LayoutError`] unless `1 <= dim <= `[`MAX_DIM`], `dim * r / 4` is a whole number of bits, and that number
@@ -116,7 +118,14 @@ impl Layout {
         if dim * rate.quarters() / 4 < STATE_BITS {
             return Err(LayoutError::ShortCode { dim, rate });
         }
-        Ok(Layout { dim, rate })
+        Ok(Layout { dim, rate, program: Program::V1 })
+    }
+
+    /// The same width and rate with another program.
+    #[inline]
+    #[must_use]
+    pub const fn with_program(self, program: Program) -> Layout {
+        Layout { program, ..self }
     }
 
     /// Values per row.
@@ -129,6 +138,12 @@ impl Layout {
     #[inline]
     pub const fn rate(self) -> Rate {
         self.rate
+    }
+
+    /// What turns states into levels.
+    #[inline]
+    pub const fn program(self) -> Program {
+        self.program
     }
 
     /// `N`, the bits of the cyclic code.

@@ -1,8 +1,10 @@
 //! An encoder written from SPEC.md annex A alone gives the records of the reference encoder.
 
-use condprog_core::encoder::{EncodeError, Metric, Outcome, ScaleRule, Search, Workspace, WorkspaceSize, encode_row};
-use condprog_core::program::LEVELS;
-use condprog_core::{Layout, Rate, Scale};
+use condprog_core::encoder::{
+    EncodeError, Encoder, Job, Outcome, ReferenceEncoder, ScaleRule, Search, Workspace, WorkspaceSize,
+};
+use condprog_core::hazmat::Metric;
+use condprog_core::{Layout, Program, Rate, Scale};
 
 /// One row under annex A, in its words. Path metrics are wide integers, out of reach is none.
 struct Annex {
@@ -20,7 +22,7 @@ fn hash(s: usize, v: usize) -> usize {
 
 fn value(s: usize, v: usize) -> i64 {
     let h = hash(s, v);
-    let level = i64::from(LEVELS[(h >> 8) & 127]);
+    let level = i64::from(Program::V1.levels()[(h >> 8) & 127]);
     if h >= 32768 { -level } else { level }
 }
 
@@ -39,7 +41,7 @@ fn encode(layout: Layout, e: &[f32], rule: ScaleRule, search: Search) -> Result<
     if energy == 0.0 {
         return Ok((Outcome::Zero, zero));
     }
-    let metric = Metric::new(layout.rate());
+    let metric = Metric::new(layout.program(), layout.rate());
     let unit = match rule {
         ScaleRule::Global(scale) if scale.is_zero() => 0.0,
         ScaleRule::Global(scale) => 4.0 / scale.alpha(),
@@ -54,8 +56,8 @@ fn encode(layout: Layout, e: &[f32], rule: ScaleRule, search: Search) -> Result<
     let annex = Annex { d, q, metric, z: e.iter().map(target).collect() };
     // A.4 and A.5
     let mut best: Option<(usize, Path)> = None;
-    for v in 0..usize::from(search.variants) {
-        let w = (search.window as usize).min(d / 2);
+    for v in 0..usize::from(search.variants()) {
+        let w = (search.window() as usize).min(d / 2);
         let first = annex.pass(v, d - w, 2 * w, None);
         let path = annex.pass(v, 0, d, Some(first[0] >> annex.shift(0)));
         if best.as_ref().is_none_or(|(other, old)| annex.beats(&path, v, old, *other)) {
@@ -64,7 +66,7 @@ fn encode(layout: Layout, e: &[f32], rule: ScaleRule, search: Search) -> Result<
     }
     let (v, mut path) = best.unwrap();
     // A.6
-    let n = usize::from(search.recuts);
+    let n = usize::from(search.recuts());
     for i in 0..n {
         let cut = d * (i + 1) / (n + 1);
         let again = annex.pass(v, cut, d, Some(path[cut] >> annex.shift(cut)));
@@ -120,7 +122,7 @@ impl Annex {
     fn branches(&self, z: i64) -> Vec<u64> {
         let limit = i64::from(Metric::TARGET_LIMIT);
         let z = z.clamp(-limit, limit);
-        let level = |k: usize| 4 * i64::from(LEVELS[k % 128]) * if k < 128 { 1 } else { -1 };
+        let level = |k: usize| 4 * i64::from(Program::V1.levels()[k % 128]) * if k < 128 { 1 } else { -1 };
         let dist: Vec<u64> = (0..256).map(|k| z.abs_diff(level(k))).collect();
         let near = *dist.iter().min().unwrap();
         let branch = |dist: &u64| ((dist - near) * (dist + near)) >> self.metric.down();
@@ -177,10 +179,12 @@ fn reference(layout: Layout, e: &[f32], rule: ScaleRule, search: Search) -> Resu
     let size = WorkspaceSize::of(layout);
     let (mut m, mut d) = (vec![0; size.metrics], vec![0; size.decisions]);
     let (mut z, mut s) = (vec![0; size.targets], vec![0; size.states]);
-    let mut workspace = Workspace::new(layout, &mut m, &mut d, &mut z, &mut s).unwrap();
-    let mut record = vec![0; layout.record_bytes()];
-    let outcome = encode_row(layout, e, rule, search, &mut workspace, &mut record);
-    outcome.map(|outcome| (outcome, record)).map_err(|error: EncodeError| error.column())
+    let workspace = Workspace { metrics: &mut m, decisions: &mut d, targets: &mut z, states: &mut s };
+    let encoder = ReferenceEncoder::new(Job::new(layout, rule, search), workspace).unwrap();
+    let (mut record, mut outcomes) = (vec![0xa5; layout.record_bytes()], [Ok(Outcome::Zero)]);
+    encoder.encode(e, &mut record, &mut outcomes).unwrap();
+    assert!(outcomes[0].is_ok() || record.iter().all(|&byte| byte == 0), "{record:02x?}");
+    outcomes[0].map(|outcome| (outcome, record)).map_err(|error: EncodeError| error.column())
 }
 
 #[test]
@@ -195,7 +199,7 @@ fn an_encoder_from_the_text_gives_the_same_records() {
         // Every rate; the narrowest rows it has, and wider ones.
         let rate = Rate::from_quarters(4 + i % 13).unwrap();
         let layout = (4 + below(24) as u32..).find_map(|dim| Layout::new(dim, rate).ok()).unwrap();
-        let search = Search { variants: 1 + below(3) as u8, window: 1 + below(20) as u32, recuts: below(3) as u8 };
+        let search = Search::new(1 + below(3) as u8, 1 + below(20) as u32, below(3) as u8).unwrap();
         let scale = Scale::from_bits(below(4096) as u16);
         let rule = [ScaleRule::Norm, ScaleRule::Projection, ScaleRule::LeastSquares, ScaleRule::Global(scale)]
             [below(4) as usize];

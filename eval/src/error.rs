@@ -30,9 +30,9 @@ pub enum Error {
     /// A width or rate that the format does not have.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The encoder is not available at the level asked for.
+    /// The encoder cannot be had on this machine, or has no memory.
     #[error(transparent)]
-    Level(#[from] condprog_cpu::UnsupportedLevel),
+    Cpu(#[from] condprog_cpu::CpuError),
     /// A row that cannot be coded.
     #[error("row {row}: {source}")]
     Row {
@@ -137,7 +137,8 @@ impl Error {
             Error::Table(error) => error.code(),
             Error::OutputExists { .. } => "output-exists",
             Error::Layout(_) => "layout",
-            Error::Level(_) => "level",
+            Error::Cpu(condprog_cpu::CpuError::Isa(_)) => "level",
+            Error::Cpu(_) => "backend",
             Error::Row { .. } => "row",
             Error::Tensor { .. } => "tensor",
             Error::Safetensors { .. } => "safetensors",

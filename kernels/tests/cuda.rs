@@ -1,6 +1,6 @@
 //! Numbers that stand in the CUDA sources as text are those of core and of the crate.
 
-use condprog_core::{program, scale, trellis};
+use condprog_core::{Program, scale, trellis};
 use condprog_kernels::cuda;
 
 /// The number a macro stands for.
@@ -19,7 +19,7 @@ fn numbers_of_the_format_are_those_of_core() {
     let levels = cuda::DECODE.split_once("LEVELS[128] = {").and_then(|(_, rest)| rest.split_once("};")).unwrap().0;
     let levels: Vec<u8> =
         levels.split(',').map(str::trim).filter(|n| !n.is_empty()).map(|n| n.parse().unwrap()).collect();
-    assert_eq!(levels, program::LEVELS);
+    assert_eq!(levels, *Program::default().levels());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The WGSL kernel without an adapter: it parses and validates with no capability, translates to every language that
 //! a driver takes, has no float in it, and carries core's numbers.
 
-use condprog_core::{Layout, Rate, Scale, program, record, scale, trellis};
+use condprog_core::{Layout, Program, Rate, Scale, record, scale, trellis};
 use condprog_kernels::wgsl;
 use naga::back::{self, pipeline_constants::process_overrides};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -172,7 +172,7 @@ fn numbers_are_those_of_core_and_of_the_crate() {
         panic!("LEVELS is not an array");
     };
     let levels: Vec<u8> = components.iter().flat_map(|&word| unsigned(&module, word).to_le_bytes()).collect();
-    assert_eq!(levels, program::LEVELS);
+    assert_eq!(levels, *Program::default().levels());
 
     assert_eq!(number("STATE_BITS"), trellis::STATE_BITS);
     assert_eq!(number("MANTISSA_BITS"), scale::MANTISSA_BITS);

@@ -10,7 +10,7 @@ pub const PARTIAL_SUFFIX: &str = ".condprog-partial";
 /// What a table file says it is.
 pub const FORMAT: &str = "condprog-table";
 /// The program of format version 1: 128 Gaussian levels, one per step, chosen by a hash `s(2s + 1)` of the state.
-pub const PROGRAM: &str = "gaussian128-s2s1";
+pub const PROGRAM: &str = condprog_core::Program::V1.name();
 /// The checksum of format version 1. A colon and the header's own checksum follow in files that have one.
 pub const CHECKSUM: &str = "xxh3-64";
 

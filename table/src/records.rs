@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, Range};
 
-use condprog_core::{Layout, Segment};
-use condprog_cpu::HugeBuffer;
+use condprog_core::{Layout, Segment, Segments};
+use condprog_memory::HugeBuffer;
 use rayon::prelude::*;
 
 use crate::error::Error;
@@ -20,7 +20,7 @@ pub struct TableRecords {
 #[derive(Debug)]
 enum Bytes {
     Few(Vec<u8>),
-    Many(HugeBuffer),
+    Many(HugeBuffer<u8>),
 }
 
 impl Deref for Bytes {
@@ -37,8 +37,21 @@ impl Deref for Bytes {
 impl TableRecords {
     /// The segments, for [`condprog_core::Table::new`]: runs of records of one layout, in row order.
     pub fn segments(&self) -> Vec<Segment<'_>> {
-        let segment = |(layout, records): &(Layout, Bytes)| (records.len() / layout.record_bytes()) as u64;
-        self.runs.iter().map(|run| Segment { rows: segment(run), layout: run.0, records: &run.1 }).collect()
+        (0..self.count()).map(|index| self.segment(index)).collect()
+    }
+}
+
+/// So that a decoder can own what it reads: `CpuDecoder::new(file.load(name)?)`.
+impl Segments for TableRecords {
+    #[inline]
+    fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    #[inline]
+    fn segment(&self, index: usize) -> Segment<'_> {
+        let (layout, records) = &self.runs[index];
+        Segment { rows: (records.len() / layout.record_bytes()) as u64, layout: *layout, records }
     }
 }
 
@@ -59,6 +72,18 @@ impl PickedRows {
     /// row.
     pub fn ids(&self) -> &[i64] {
         &self.ids
+    }
+}
+
+impl Segments for PickedRows {
+    #[inline]
+    fn count(&self) -> usize {
+        self.records.count()
+    }
+
+    #[inline]
+    fn segment(&self, index: usize) -> Segment<'_> {
+        self.records.segment(index)
     }
 }
 
@@ -99,14 +124,13 @@ impl Tables {
     /// for the table.
     ///
     /// ```no_run
-    /// use condprog_core::{Decoder, Missing, Output, Table};
+    /// use condprog_core::{Decoder, Missing, Output};
     /// use condprog_cpu::CpuDecoder;
     ///
     /// let file = condprog_table::Tables::open("table.safetensors")?;
     /// let picked = file.pick("layers.1.engram.embed.weight", &[5, 70_000_000, 5, -1])?;
-    /// let segments = picked.segments();
     /// let mut rows = vec![0.0; 4 * 256];
-    /// CpuDecoder::new(Table::new(&segments)?)?.decode(picked.ids(), Missing::Zero, Output::F32(&mut rows))?;
+    /// CpuDecoder::new(&picked)?.decode(picked.ids(), Missing::Zero, Output::F32(&mut rows))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

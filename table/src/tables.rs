@@ -233,7 +233,7 @@ impl Tables {
     }
 
     /// The segments of a table in bytes that the caller has: those of all [`files`](Tables::files), whole and in that
-    /// order. So tables can be decoded from files that are mapped, with what [`condprog_cpu::MappedFile::open`] asks of
+    /// order. So tables can be decoded from files that are mapped, with what `condprog_memory::MappedFile::open` asks of
     /// who does so. As of [`TableRecords::segments`](crate::TableRecords::segments), runs of one layout that lie together
     /// are one segment.
     ///

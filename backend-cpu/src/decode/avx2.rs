@@ -8,19 +8,18 @@
 
 use std::arch::x86_64::*;
 
-use condprog_core::program::LEVELS;
 use condprog_core::{Record, Scale};
 
 use super::Half;
 use super::plan::{Aligned, GROUP, Plan, Scratch, unroll};
-use super::scaled::{self, Planes};
+use super::scaled::{self, LEVELS, Planes};
 
 static LEVEL_BYTES: Aligned<[u8; 128]> = Aligned(LEVELS);
 
 /// Decodes rows to 16-bit numbers.
 ///
 /// # Safety
-/// The CPU must have the features of [`crate::Level::Avx2`].
+/// The CPU must have the features of [`crate::Isa::Avx2`].
 #[target_feature(enable = "avx2,f16c")]
 pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mut [u16], scratch: &mut Scratch) {
     let (layout, dim, stride) = (plan.layout, plan.layout.dim() as usize, Scratch::stride(plan.layout));

@@ -7,19 +7,18 @@
 
 use std::arch::x86_64::*;
 
-use condprog_core::program::LEVELS;
 use condprog_core::{Record, Scale};
 
 use super::Half;
 use super::plan::{Aligned, GROUP, Plan, Scratch, WideShuffle, unroll};
-use super::scaled::{self, Planes};
+use super::scaled::{self, LEVELS, Planes};
 
 static LEVEL_BYTES: Aligned<[u8; 128]> = Aligned(LEVELS);
 
 /// Decodes rows to 16-bit numbers.
 ///
 /// # Safety
-/// The CPU must have the features of [`crate::Level::Avx512`].
+/// The CPU must have the features of [`crate::Isa::Avx512`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2")]
 pub(super) unsafe fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mut [u16], scratch: &mut Scratch) {
     if plan.fits_vector() {

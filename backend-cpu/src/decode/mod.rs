@@ -16,16 +16,17 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-use condprog_core::{Batch, Decoder, Layout, Output, Segment, ShapeMismatch, Table, TableShape};
-use rayon::prelude::*;
+use condprog_core::{Batch, Decoder, Layout, Output, Segment, Segments, ShapeMismatch, TableShape};
 
-use crate::level::{Level, UnsupportedLevel};
+use crate::error::{CpuError, check_program};
+use crate::isa::Isa;
 use plan::{Plan, Scratch};
 use stream::Value;
 
 /// Rows whose records are fetched together.
 const BLOCK: usize = 16;
 /// Rows of a request that one thread takes at a time; smaller requests stay on the calling thread.
+#[cfg(feature = "rayon")]
 const CHUNK: usize = 16 * BLOCK;
 
 /// Outputs from this size on are stored past the caches: they would not be found there by whoever reads them, and
@@ -40,16 +41,25 @@ struct Worker<T> {
     staging: Vec<T>,
 }
 
-/// A decoder over a borrowed table. Large requests are spread over the threads of the current rayon pool.
+/// A decoder over the segments of a table, owned or borrowed. Large requests are spread over the threads of the current
+/// rayon pool.
 #[derive(Clone, Debug)]
-pub struct CpuDecoder<'a> {
-    table: Table<'a>,
-    level: Level,
+pub struct CpuDecoder<S> {
+    segments: S,
+    shape: TableShape,
+    isa: Isa,
     /// First row of each segment.
     starts: Vec<u64>,
-    /// Index of each segment's plan.
-    plan_of: Vec<usize>,
+    places: Vec<Place>,
     plans: Vec<Plan>,
+}
+
+/// How the records of a segment lie and are decoded. What the segment was when it was checked: what it is when rows are
+/// asked for may be something else, and then rows are wrong, but nothing is read that is not there.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    record_bytes: usize,
+    plan: usize,
 }
 
 /// The 16-bit output formats.
@@ -59,63 +69,76 @@ enum Half {
     F16,
 }
 
-impl<'a> CpuDecoder<'a> {
-    /// A decoder at the level [`Level::detect`] gives.
+impl<S: Segments> CpuDecoder<S> {
+    /// A decoder with the instruction set that [`Isa::detect`] gives.
     ///
     /// # Errors
-    /// [`UnsupportedLevel`] when the environment asks for a level this CPU does not have.
-    pub fn new(table: Table<'a>) -> Result<CpuDecoder<'a>, UnsupportedLevel> {
-        CpuDecoder::with_level(table, Level::detect()?)
+    /// [`CpuError::Isa`] when the environment asks for an instruction set this CPU does not have, [`CpuError::Table`] when
+    /// the segments do not make a table, [`CpuError::Program`] when it is of another program.
+    pub fn new(segments: S) -> Result<CpuDecoder<S>, CpuError> {
+        CpuDecoder::with_isa(segments, Isa::detect()?)
     }
 
-    /// A decoder at a given level.
+    /// A decoder with a given instruction set.
     ///
     /// # Errors
-    /// [`UnsupportedLevel`] when this CPU does not have it.
-    pub fn with_level(table: Table<'a>, level: Level) -> Result<CpuDecoder<'a>, UnsupportedLevel> {
-        let level = level.supported()?;
-        let mut decoder = CpuDecoder { table, level, starts: Vec::new(), plan_of: Vec::new(), plans: Vec::new() };
-        let mut layouts: Vec<Layout> = Vec::new();
-        let mut start = 0;
-        for segment in table.segments() {
-            let plan = layouts.iter().position(|&layout| layout == segment.layout).unwrap_or_else(|| {
-                layouts.push(segment.layout);
+    /// As [`CpuDecoder::new`].
+    pub fn with_isa(segments: S, isa: Isa) -> Result<CpuDecoder<S>, CpuError> {
+        let isa = isa.supported()?;
+        let shape = TableShape::of(&segments)?;
+        let (mut starts, mut places, mut layouts) = (Vec::new(), Vec::new(), Vec::<Layout>::new());
+        let mut start = 0u64;
+        for index in 0..segments.count() {
+            let Segment { rows, layout, .. } = segments.segment(index);
+            check_program(layout.program())?;
+            let plan = layouts.iter().position(|&other| other == layout).unwrap_or_else(|| {
+                layouts.push(layout);
                 layouts.len() - 1
             });
-            decoder.starts.push(start);
-            decoder.plan_of.push(plan);
-            start += segment.rows;
+            starts.push(start);
+            places.push(Place { record_bytes: layout.record_bytes(), plan });
+            start = start.saturating_add(rows);
         }
-        decoder.plans = layouts.into_iter().map(Plan::new).collect();
-        Ok(decoder)
+        let plans = layouts.into_iter().map(Plan::new).collect();
+        Ok(CpuDecoder { segments, shape, isa, starts, places, plans })
     }
 
-    /// The level in use.
-    pub fn level(&self) -> Level {
-        self.level
+    /// The instruction set in use.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// What the decoder reads from.
+    pub fn segments(&self) -> &S {
+        &self.segments
     }
 
     /// Plan and record of a row, or `None` where the id names none.
     #[inline]
-    fn record(&self, id: i64) -> Option<(usize, &'a [u8])> {
-        let row = u64::try_from(id).ok().filter(|&row| row < self.table.shape().rows)?;
+    fn record(&self, id: i64) -> Option<(usize, &[u8])> {
+        let row = u64::try_from(id).ok().filter(|&row| row < self.shape.rows)?;
         // The last segment that starts at or before the row; empty segments share their start with the next one.
         let index = if self.starts.len() == 1 { 0 } else { self.starts.partition_point(|&start| start <= row) - 1 };
-        let segment: &Segment<'a> = &self.table.segments()[index];
-        Some((self.plan_of[index], segment.record(row - self.starts[index])))
+        let Place { record_bytes, plan } = self.places[index];
+        // In range of usize: the segment's slice of records holds it.
+        let start = (row - self.starts[index]) as usize * record_bytes;
+        Some((plan, &self.segments.segment(index).records[start..start + record_bytes]))
     }
+}
 
+impl<S: Segments + Sync> CpuDecoder<S> {
     /// Decodes a request into `out`, in chunks on several threads where it is large.
     fn run<T: Value>(&self, ids: &[i64], out: &mut [T], rows: impl Fn(&Plan, &[&[u8]], &mut [T], &mut Scratch) + Sync) {
-        let dim = self.table.shape().dim as usize;
+        let dim = self.shape.dim as usize;
         let staged = if size_of_val::<[T]>(out) < STREAM_BYTES { 0 } else { BLOCK * dim };
         let worker = || Worker { staging: vec![T::default(); staged], ..Worker::default() };
-        if ids.len() <= CHUNK || rayon::current_num_threads() == 1 {
-            return self.chunk(ids, out, &rows, &mut worker());
+        #[cfg(feature = "rayon")]
+        if ids.len() > CHUNK && rayon::current_num_threads() > 1 {
+            use rayon::prelude::*;
+            let chunks = ids.par_chunks(CHUNK).zip(out.par_chunks_mut(CHUNK * dim));
+            return chunks.for_each_init(worker, |worker, (ids, out)| self.chunk(ids, out, &rows, worker));
         }
-        ids.par_chunks(CHUNK).zip(out.par_chunks_mut(CHUNK * dim)).for_each_init(worker, |worker, (ids, out)| {
-            self.chunk(ids, out, &rows, worker);
-        });
+        self.chunk(ids, out, &rows, &mut worker());
     }
 
     fn chunk<T: Value>(
@@ -125,7 +148,7 @@ impl<'a> CpuDecoder<'a> {
         rows: &impl Fn(&Plan, &[&[u8]], &mut [T], &mut Scratch),
         worker: &mut Worker<T>,
     ) {
-        let dim = self.table.shape().dim as usize;
+        let dim = self.shape.dim as usize;
         let mut blocks = ids.chunks(BLOCK).map(|ids| {
             let mut block = [None; BLOCK];
             for (slot, &id) in block.iter_mut().zip(ids) {
@@ -173,14 +196,14 @@ impl<'a> CpuDecoder<'a> {
     }
 
     fn rows16(&self, ids: &[i64], half: Half, out: &mut [u16]) {
-        match self.level {
+        match self.isa {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => self.run(ids, out, |plan, records, out, scratch| {
-                // SAFETY: `with_level` has checked that the CPU has the level.
+            Isa::Avx512 => self.run(ids, out, |plan, records, out, scratch| {
+                // SAFETY: `with_isa` has checked that the CPU has the instruction set.
                 unsafe { avx512::rows16(plan, records, half, out, scratch) }
             }),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => self.run(ids, out, |plan, records, out, scratch| {
+            Isa::Avx2 => self.run(ids, out, |plan, records, out, scratch| {
                 // SAFETY: as above.
                 unsafe { avx2::rows16(plan, records, half, out, scratch) }
             }),
@@ -189,23 +212,23 @@ impl<'a> CpuDecoder<'a> {
     }
 
     fn rows32(&self, ids: &[i64], out: &mut [f32]) {
-        match self.level {
+        match self.isa {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `with_level` has checked that the CPU has the level.
-            Level::Avx512 => self.run(ids, out, |p, r, o, s| unsafe { avx512::rows32(p, r, o, s) }),
+            // SAFETY: `with_isa` has checked that the CPU has the instruction set.
+            Isa::Avx512 => self.run(ids, out, |p, r, o, s| unsafe { avx512::rows32(p, r, o, s) }),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx2 => self.run(ids, out, |p, r, o, s| unsafe { avx2::rows32(p, r, o, s) }),
+            Isa::Avx2 => self.run(ids, out, |p, r, o, s| unsafe { avx2::rows32(p, r, o, s) }),
             _ => self.run(ids, out, portable::rows32),
         }
     }
 }
 
-impl Decoder for CpuDecoder<'_> {
+impl<S: Segments + Sync> Decoder for CpuDecoder<S> {
     type Error = ShapeMismatch;
 
     fn shape(&self) -> TableShape {
-        self.table.shape()
+        self.shape
     }
 
     fn decode_batch(&self, batch: Batch<'_>) -> Result<(), ShapeMismatch> {

@@ -1,11 +1,11 @@
 //! One value at a time, for any CPU.
 
 use condprog_core::Record;
-use condprog_core::program::hash;
 use condprog_core::rounding::f32_bits;
 
 use super::plan::{Plan, Scratch, unroll};
 use super::{Half, scaled};
+use crate::PROGRAM;
 
 /// Decodes rows to 16-bit numbers.
 pub(super) fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mut [u16], scratch: &mut Scratch) {
@@ -20,7 +20,7 @@ pub(super) fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mut [u16]
             }
         };
         for (t, out) in out.iter_mut().enumerate() {
-            let h = hash(states.get(t), variant);
+            let h = PROGRAM.hash(states.get(t), variant);
             let index = usize::from(h >> 8 & 127);
             *out = u16::from_le_bytes([planes.low[index], planes.high[index].wrapping_add(add)]) | h & 0x8000;
         }
@@ -31,7 +31,7 @@ pub(super) fn rows16(plan: &Plan, records: &[&[u8]], half: Half, out: &mut [u16]
 pub(super) fn rows32(plan: &Plan, records: &[&[u8]], out: &mut [f32], scratch: &mut Scratch) {
     each(plan, records, out, scratch, |record, states, out| {
         for (t, out) in out.iter_mut().enumerate() {
-            let level = condprog_core::program::value(states.get(t), record.scale.variant());
+            let level = PROGRAM.value(states.get(t), record.scale.variant());
             *out = f32::from_bits(f32_bits(record.scale, level));
         }
     });

@@ -5,9 +5,14 @@
 //! exponent's lowest bit is in the lower byte) serves all scales. Bytes are kept in two planes because 128 bytes are
 //! what one two-register byte permutation looks up.
 
+use condprog_core::Scale;
 use condprog_core::rounding::{bf16_bits, f16_bits};
 use condprog_core::scale::MANTISSA_BITS;
-use condprog_core::{Scale, program::LEVELS};
+
+use crate::PROGRAM;
+
+/// The magnitudes before scaling.
+pub(super) const LEVELS: [u8; 128] = *PROGRAM.levels();
 
 /// Low and high bytes of 128 magnitudes.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,7 @@ use std::arch::x86_64::*;
 use super::lanes::Lanes;
 use super::search::{Block, Pass};
 
-// SAFETY: 16 lanes of 2 bytes are 32 bytes, and any bits are a valid __m256i.
-unsafe impl Lanes for __m256i {
-    const ROWS: usize = 16;
+impl Lanes for __m256i {
     const IN_PLACE: bool = false;
 
     #[inline(always)]

@@ -5,9 +5,7 @@ use std::arch::x86_64::*;
 use super::lanes::Lanes;
 use super::search::{Block, Pass};
 
-// SAFETY: 32 lanes of 2 bytes are 64 bytes, and any bits are a valid __m512i.
-unsafe impl Lanes for __m512i {
-    const ROWS: usize = 32;
+impl Lanes for __m512i {
     const IN_PLACE: bool = true;
 
     #[inline(always)]

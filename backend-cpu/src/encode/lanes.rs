@@ -1,15 +1,14 @@
 //! What the search asks of a vector: one row per 16-bit lane.
 
+use bytemuck::Pod;
+
 /// A vector of unsigned 16-bit lanes.
-///
-/// # Safety
-/// `ROWS * 2` must be the size of the type, and every bit pattern a valid value of it.
 ///
 /// Every method may use instructions of its instruction set without asking: the caller must run on a CPU that has
 /// them. Methods are `inline(always)` so that they compile inside the `target_feature` function they end up in.
-pub(super) unsafe trait Lanes: Copy {
+pub(super) trait Lanes: Pod {
     /// Lanes, and rows coded together.
-    const ROWS: usize;
+    const ROWS: usize = size_of::<Self>() / size_of::<u16>();
     /// Whether a step that can work in place should: where two arrays of path metrics would fill the cache.
     const IN_PLACE: bool;
 

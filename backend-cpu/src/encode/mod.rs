@@ -1,4 +1,4 @@
-//! The CPU encoder: [`Encoder`].
+//! The CPU encoder: [`CpuEncoder`].
 
 mod lanes;
 mod portable;
@@ -11,24 +11,23 @@ mod avx512;
 
 use std::sync::{Mutex, PoisonError};
 
-use condprog_core::Layout;
-use condprog_core::encoder::{self, EncodeError, Metric, Outcome, ScaleRule, Score, Search, Target};
-use rayon::prelude::*;
+use condprog_core::encoder::{EncodeBatch, EncodeError, LayoutMismatch, Outcome};
+use condprog_core::hazmat::{self, Metric, Score, Target};
+use condprog_core::{Encoder, Job};
 
-use crate::level::{Level, UnsupportedLevel};
+use crate::error::{CpuError, check_program};
+use crate::isa::Isa;
 use lanes::Lanes;
 use search::{Block, Pass};
 
-/// An encoder for rows of one layout. All levels and thread counts give the same bytes, those of
-/// [`condprog_core::encoder::encode_row`].
+/// A job made ready for the CPU. All instruction sets and thread counts give the same bytes, those of
+/// [`condprog_core::encoder::ReferenceEncoder`].
 ///
 /// Its memory is per thread that works at the same time, `dim` times 128 KiB and some (32 MiB at a width of 256), and
 /// is kept from call to call.
-pub struct Encoder {
-    layout: Layout,
-    rule: ScaleRule,
-    search: Search,
-    level: Level,
+pub struct CpuEncoder {
+    job: Job,
+    isa: Isa,
     blocks: Blocks,
 }
 
@@ -43,56 +42,45 @@ enum Blocks {
 
 type Pool<V> = Mutex<Vec<Block<V>>>;
 
-impl std::fmt::Debug for Encoder {
+impl std::fmt::Debug for CpuEncoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Encoder { layout, rule, search, level, blocks: _ } = self;
-        let mut debug = f.debug_struct("Encoder");
-        debug.field("layout", layout).field("rule", rule).field("search", search).field("level", level);
-        debug.finish_non_exhaustive()
+        let CpuEncoder { job, isa, blocks: _ } = self;
+        f.debug_struct("CpuEncoder").field("job", job).field("isa", isa).finish_non_exhaustive()
     }
 }
 
-impl Encoder {
-    /// An encoder at the level [`Level::detect`] gives.
+impl CpuEncoder {
+    /// An encoder with the instruction set that [`Isa::detect`] gives.
     ///
     /// # Errors
-    /// [`UnsupportedLevel`] when the environment asks for a level this CPU does not have.
-    pub fn new(layout: Layout, rule: ScaleRule, search: Search) -> Result<Encoder, UnsupportedLevel> {
-        Encoder::with_level(layout, rule, search, Level::detect()?)
+    /// [`CpuError::Isa`] when the environment asks for an instruction set this CPU does not have, [`CpuError::Program`]
+    /// when the job is of another program.
+    pub fn new(job: Job) -> Result<CpuEncoder, CpuError> {
+        CpuEncoder::with_isa(job, Isa::detect()?)
     }
 
-    /// An encoder at a given level.
+    /// An encoder with a given instruction set.
     ///
     /// # Errors
-    /// [`UnsupportedLevel`] when this CPU does not have it.
-    pub fn with_level(
-        layout: Layout,
-        rule: ScaleRule,
-        search: Search,
-        level: Level,
-    ) -> Result<Encoder, UnsupportedLevel> {
-        let blocks = match level.supported()? {
+    /// As [`CpuEncoder::new`].
+    pub fn with_isa(job: Job, isa: Isa) -> Result<CpuEncoder, CpuError> {
+        check_program(job.layout.program())?;
+        let blocks = match isa.supported()? {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => Blocks::Avx512(Pool::default()),
+            Isa::Avx512 => Blocks::Avx512(Pool::default()),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => Blocks::Avx2(Pool::default()),
+            Isa::Avx2 => Blocks::Avx2(Pool::default()),
             _ => Blocks::Portable(Pool::default()),
         };
-        Ok(Encoder { layout, rule, search, level, blocks })
+        Ok(CpuEncoder { job, isa, blocks })
     }
 
-    /// The level in use.
-    pub fn level(&self) -> Level {
-        self.level
+    /// The instruction set in use.
+    pub fn isa(&self) -> Isa {
+        self.isa
     }
 
-    /// The layout of the rows.
-    pub fn layout(&self) -> Layout {
-        self.layout
-    }
-
-    /// Rows that are coded together by one thread; a call with a multiple of `block_rows() * threads` rows wastes
-    /// nothing.
+    /// Rows that one thread codes together: a batch of fewer takes as long.
     pub fn block_rows(&self) -> usize {
         match self.blocks {
             Blocks::Portable(_) => portable::Words::ROWS,
@@ -103,46 +91,37 @@ impl Encoder {
         }
     }
 
-    /// Codes rows (`n * dim` values, row-major) into records (`n * record_bytes` bytes), on the threads of the current
-    /// rayon pool. Returns what became of each row; the record of a row that failed is all zero.
-    ///
-    /// # Panics
-    /// When `rows` is not a whole number of rows or `records` not the same number of records.
-    pub fn encode(&self, rows: &[f32], records: &mut [u8]) -> Vec<Result<Outcome, EncodeError>> {
-        let (dim, stride) = (self.layout.dim() as usize, self.layout.record_bytes());
-        assert!(rows.len().is_multiple_of(dim), "{} values are no whole number of rows of {dim}", rows.len());
-        assert_eq!(records.len(), rows.len() / dim * stride, "record bytes");
-        match &self.blocks {
-            // SAFETY: the portable pass needs nothing of the CPU.
-            Blocks::Portable(pool) => self.run(pool, rows, records, |b, p| unsafe { portable::pass(b, p) }),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: `with_level` makes this variant only when the CPU has the level.
-            Blocks::Avx2(pool) => self.run(pool, rows, records, |b, p| unsafe { avx2::pass(b, p) }),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Blocks::Avx512(pool) => self.run(pool, rows, records, |b, p| unsafe { avx512::pass(b, p) }),
-        }
-    }
-
     fn run<V: Lanes + Send>(
         &self,
         pool: &Pool<V>,
-        rows: &[f32],
-        records: &mut [u8],
+        batch: EncodeBatch<'_>,
         pass: impl Fn(&mut Block<V>, &Pass) + Sync,
-    ) -> Vec<Result<Outcome, EncodeError>> {
-        let (dim, stride) = (self.layout.dim() as usize, self.layout.record_bytes());
-        rows.par_chunks(dim * V::ROWS)
-            .zip(records.par_chunks_mut(stride * V::ROWS))
-            .flat_map_iter(|(rows, records)| {
-                let free = || pool.lock().unwrap_or_else(PoisonError::into_inner);
-                let idle = free().pop();
-                let mut block = idle.unwrap_or_else(|| Block::new(self.layout));
-                let outcomes = self.encode_block(&mut block, rows, records, &pass);
-                free().push(block);
-                outcomes
-            })
-            .collect()
+    ) -> Result<(), CpuError> {
+        let layout = self.job.layout;
+        let (dim, stride) = (layout.dim() as usize, layout.record_bytes());
+        let (rows, records, outcomes) = batch.into_parts();
+        let encode = |((rows, records), outcomes): ((&[f32], &mut [u8]), &mut [_])| {
+            let free = || pool.lock().unwrap_or_else(PoisonError::into_inner);
+            let idle = free().pop();
+            let mut block = match idle {
+                Some(block) => block,
+                None => Block::new(layout)?,
+            };
+            self.encode_block(&mut block, rows, records, outcomes, &pass);
+            free().push(block);
+            Ok(())
+        };
+        #[cfg(feature = "rayon")]
+        {
+            use rayon::prelude::*;
+            let blocks = rows.par_chunks(dim * V::ROWS).zip(records.par_chunks_mut(stride * V::ROWS));
+            blocks.zip(outcomes.par_chunks_mut(V::ROWS)).try_for_each(encode)
+        }
+        #[cfg(not(feature = "rayon"))]
+        {
+            let blocks = rows.chunks(dim * V::ROWS).zip(records.chunks_mut(stride * V::ROWS));
+            blocks.zip(outcomes.chunks_mut(V::ROWS)).try_for_each(encode)
+        }
     }
 
     /// Codes at most `V::ROWS` rows.
@@ -151,19 +130,24 @@ impl Encoder {
         block: &mut Block<V>,
         rows: &[f32],
         records: &mut [u8],
+        outcomes: &mut [Result<Outcome, EncodeError>],
         pass: &impl Fn(&mut Block<V>, &Pass),
-    ) -> Vec<Result<Outcome, EncodeError>> {
-        let (dim, stride) = (self.layout.dim() as usize, self.layout.record_bytes());
+    ) {
+        let Job { layout, rule, search, .. } = self.job;
+        let (dim, stride) = (layout.dim() as usize, layout.record_bytes());
         let mut values = vec![0; V::ROWS * dim];
         let targets: Vec<_> = rows
             .chunks_exact(dim)
             .zip(values.chunks_exact_mut(dim))
-            .map(|(row, values)| Target::new(self.layout, row, self.rule, values))
+            .map(|(row, values)| Target::new(layout, row, rule, values))
             .collect();
         // Padding, and rows nobody trained, come in long runs: nothing to search for.
         if targets.iter().all(|target| target.as_ref().map_or(true, |target| target.energy == 0.0)) {
             records.fill(0);
-            return targets.into_iter().map(|target| target.map(|_| Outcome::Zero)).collect();
+            for (outcome, target) in outcomes.iter_mut().zip(targets) {
+                *outcome = target.map(|_| Outcome::Zero);
+            }
+            return;
         }
         let limit = Metric::TARGET_LIMIT;
         for (t, lanes) in search::lane_mut(&mut block.targets).chunks_exact_mut(V::ROWS).enumerate() {
@@ -176,7 +160,7 @@ impl Encoder {
             (0..targets.len())
                 .map(|row| {
                     let range = row * dim..(row + 1) * dim;
-                    Score::of(&values[range.clone()], &block.paths[range], block.variants[row])
+                    Score::of(layout, &values[range.clone()], &block.paths[range], block.variants[row])
                 })
                 .collect()
         };
@@ -197,29 +181,61 @@ impl Encoder {
                 best[range.clone()].copy_from_slice(&block.paths[range]);
             }
         };
-        for variant in 0..self.search.variants {
+        for variant in 0..search.variants() {
             block.variants.fill(variant);
-            search::two_passes(block, self.search, pass);
+            search::two_passes(block, search, pass);
             keep(block, &mut found, &mut best);
         }
-        for index in 0..self.search.recuts {
+        for index in 0..search.recuts() {
             block.variants.fill(0);
             for (variant, &(_, found)) in block.variants.iter_mut().zip(&found) {
                 *variant = found;
             }
             block.paths.copy_from_slice(&best);
-            search::cut(block, self.search.cut(index, self.layout.dim()), pass);
+            search::cut(block, search.cut(index, layout.dim()), pass);
             keep(block, &mut found, &mut best);
         }
 
-        let rows = rows.chunks_exact(dim).zip(best.chunks_exact(dim)).zip(records.chunks_exact_mut(stride));
-        rows.zip(targets.into_iter().zip(found))
-            .map(|(((row, path), record), (target, (_, variant)))| {
-                record.fill(0);
-                let (scale, outcome) = encoder::finish(row, &target?, path, variant, self.rule)?;
-                encoder::write_record(self.layout, path, scale, record);
+        let coded = rows.chunks_exact(dim).zip(best.chunks_exact(dim)).zip(targets).zip(found);
+        let out = records.chunks_exact_mut(stride).zip(outcomes);
+        for ((((row, path), target), (_, variant)), (record, outcome)) in coded.zip(out) {
+            record.fill(0);
+            *outcome = target.and_then(|target| {
+                let (scale, outcome) = hazmat::finish(layout, row, &target, path, variant, rule)?;
+                hazmat::write_record(layout, path, scale, record);
                 Ok(outcome)
-            })
-            .collect()
+            });
+        }
+    }
+}
+
+impl Encoder for CpuEncoder {
+    type Error = CpuError;
+
+    fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// A block for each thread of the current rayon pool.
+    fn preferred_rows(&self) -> usize {
+        #[cfg(feature = "rayon")]
+        let threads = rayon::current_num_threads();
+        #[cfg(not(feature = "rayon"))]
+        let threads = 1;
+        self.block_rows() * threads
+    }
+
+    fn encode_batch(&self, batch: EncodeBatch<'_>) -> Result<(), CpuError> {
+        LayoutMismatch::check(&batch, self.job.layout)?;
+        match &self.blocks {
+            // SAFETY: the portable pass needs nothing of the CPU.
+            Blocks::Portable(pool) => self.run(pool, batch, |b, p| unsafe { portable::pass(b, p) }),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `with_isa` makes this variant only when the CPU has the instruction set.
+            Blocks::Avx2(pool) => self.run(pool, batch, |b, p| unsafe { avx2::pass(b, p) }),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Blocks::Avx512(pool) => self.run(pool, batch, |b, p| unsafe { avx512::pass(b, p) }),
+        }
     }
 }

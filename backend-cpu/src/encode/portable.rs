@@ -1,10 +1,12 @@
 //! 8 rows in an array, for the compiler to vectorise as the compilation target allows.
 
+use bytemuck::{Pod, Zeroable};
+
 use super::lanes::Lanes;
 use super::search::{Block, Pass};
 
 /// As wide as the vectors every 64-bit target has.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(16))]
 pub(super) struct Words([u16; 8]);
 
@@ -20,9 +22,7 @@ impl Words {
     }
 }
 
-// SAFETY: 8 lanes of 2 bytes are 16 bytes, and any bits are valid u16s.
-unsafe impl Lanes for Words {
-    const ROWS: usize = 8;
+impl Lanes for Words {
     const IN_PLACE: bool = false;
 
     #[inline(always)]

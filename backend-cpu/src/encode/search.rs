@@ -18,11 +18,13 @@
 //!   2 bits at 2, 4 above. Keeping metrics instead would write eight times as much.
 
 use condprog_core::Layout;
-use condprog_core::encoder::{Metric, Search};
-use condprog_core::program::{LEVELS, hash};
+use condprog_core::encoder::Search;
+use condprog_core::hazmat::Metric;
+use condprog_memory::HugeBuffer;
 
 use super::lanes::Lanes;
-use crate::memory::HugeVec;
+use crate::PROGRAM;
+use crate::error::CpuError;
 
 const STATES: usize = 1 << 16;
 /// One run of the trellis, the same for all rows of a block.
@@ -41,13 +43,13 @@ pub(super) struct Block<V: Lanes> {
     layout: Layout,
     metric: Metric,
     /// Targets, `dim` vectors.
-    pub(super) targets: HugeVec<V>,
+    pub(super) targets: HugeBuffer<V>,
     /// Path metrics before and after a step; the second array is empty where steps work in place.
-    metrics: [HugeVec<V>; 2],
+    metrics: [HugeBuffer<V>; 2],
     /// Branch metrics of a step, and room to sort them by row.
-    branch: HugeVec<V>,
+    branch: HugeBuffer<V>,
     /// Packed decisions, `dim * stride` vectors.
-    decisions: HugeVec<V>,
+    decisions: HugeBuffer<V>,
     stride: usize,
     /// For `K` = 1..=4 at `K - 1`, if some step leaves `K` bits behind: byte offset of each state's branch metric,
     /// at `survivor << K | high bits`.
@@ -70,22 +72,25 @@ const fn packed_log2(leave: u32) -> u32 {
 }
 
 impl<V: Lanes> Block<V> {
-    pub(super) fn new(layout: Layout) -> Block<V> {
+    /// # Errors
+    /// [`CpuError::Memory`].
+    pub(super) fn new(layout: Layout) -> Result<Block<V>, CpuError> {
         let dim = layout.dim() as usize;
         let shifts = (0..4.min(layout.dim())).map(|t| layout.shift(t));
         let (least, most) = shifts.fold((4, 1), |(least, most), shift| (shift.min(least), shift.max(most)));
         let survivors = STATES >> least;
         let stride = (least..=most).map(|k| STATES >> k >> packed_log2(k)).max().unwrap_or(0);
-        // SAFETY: every bit pattern is a valid value of a Lanes type, zero bytes among them.
-        let zeros = |len| unsafe { HugeVec::zeroed(len) };
-        Block {
+        let zeros = |len: usize| {
+            HugeBuffer::zeroed(len).map_err(|source| CpuError::Memory { bytes: len * size_of::<V>(), source })
+        };
+        Ok(Block {
             layout,
-            metric: Metric::new(layout.rate()),
-            targets: zeros(dim),
+            metric: Metric::new(layout.program(), layout.rate()),
+            targets: zeros(dim)?,
             // Where shifts differ, two arrays of different lengths take turns.
-            metrics: [zeros(survivors), zeros(if V::IN_PLACE && least == most { 0 } else { survivors })],
-            branch: zeros(512),
-            decisions: zeros(dim * stride),
+            metrics: [zeros(survivors)?, zeros(if V::IN_PLACE && least == most { 0 } else { survivors })?],
+            branch: zeros(512)?,
+            decisions: zeros(dim * stride)?,
             stride,
             offsets: std::array::from_fn(|i| {
                 let leave = i as u32 + 1;
@@ -94,7 +99,7 @@ impl<V: Lanes> Block<V> {
             variants: vec![0; V::ROWS],
             seams: vec![0; V::ROWS],
             paths: vec![0; V::ROWS * dim],
-        }
+        })
     }
 
     /// Runs the trellis and traces every row's best path back into `paths`.
@@ -149,10 +154,11 @@ impl<V: Lanes> Block<V> {
             }
             if !pass.seamed {
                 let bits = survivors(at(pass.count)).ilog2();
+                let metrics = &self.metrics[0][..];
                 let ends = if in_place {
-                    first_least(bits, tag_bits, |j| self.metrics[0][turn(j, bits, turned)])
+                    first_least(bits, tag_bits, |j| metrics[turn(j, bits, turned)])
                 } else {
-                    first_least(bits, tag_bits, |j| self.metrics[0][j])
+                    first_least(bits, tag_bits, |j| metrics[j])
                 };
                 self.seams.copy_from_slice(lane(&[ends]));
             }
@@ -187,14 +193,12 @@ impl<V: Lanes> Block<V> {
 
 /// Views vectors as their lanes.
 fn lane<V: Lanes>(vectors: &[V]) -> &[u16] {
-    // SAFETY: Lanes promises ROWS * 2 bytes per vector without invalid bit patterns or padding; u16 aligns to less.
-    unsafe { std::slice::from_raw_parts(vectors.as_ptr().cast(), vectors.len() * V::ROWS) }
+    bytemuck::cast_slice(vectors)
 }
 
 /// Views vectors as their lanes, to be written.
 pub(super) fn lane_mut<V: Lanes>(vectors: &mut [V]) -> &mut [u16] {
-    // SAFETY: as `lane`, and any lanes make a valid vector.
-    unsafe { std::slice::from_raw_parts_mut(vectors.as_mut_ptr().cast(), vectors.len() * V::ROWS) }
+    bytemuck::cast_slice_mut(vectors)
 }
 
 /// Where in the branch-metric table each state's entry is, variant 0.
@@ -202,7 +206,7 @@ fn offsets<V: Lanes>(leave: u32) -> Vec<u16> {
     (0..STATES)
         .map(|i| {
             let (survivor, high) = (i >> leave, i & ((1 << leave) - 1));
-            let index = (hash((high << (16 - leave) | survivor) as u16, 0) >> 8) as u8;
+            let index = (PROGRAM.hash((high << (16 - leave) | survivor) as u16, 0) >> 8) as u8;
             u16::from(index.rotate_left(leave)) * size_of::<V>() as u16
         })
         .collect()
@@ -222,14 +226,14 @@ unsafe fn branch<V: Lanes>(metric: Metric, target: V, leave: u32, variants: &[u8
     unsafe {
         let magnitude = target.abs();
         let mut nearest = V::splat(u16::MAX);
-        for level in LEVELS {
+        for &level in PROGRAM.levels() {
             nearest = nearest.min(magnitude.sub(V::splat(4 * u16::from(level))).abs());
         }
         let down = metric.down();
         let tag_bits = 16 - metric.path_bits();
         let (max, high_max) = (V::splat(metric.max() as u16), V::splat((1 << down) - 1));
-        for (i, level) in LEVELS.into_iter().enumerate() {
-            let level = V::splat(4 * u16::from(level));
+        for (i, level) in PROGRAM.levels().iter().enumerate() {
+            let level = V::splat(4 * u16::from(*level));
             for (index, distance) in [(i, target.sub(level)), (i | 128, target.add(level))] {
                 let distance = distance.abs();
                 // (a - b)(a + b) has up to 25 bits; what is too large to be shifted into 16 is above `max` anyway.
@@ -541,7 +545,7 @@ unsafe fn pack_nibble<V: Lanes, const LEAVE: u32, const TAG: u32>(won: &[V]) -> 
     }
 }
 
-/// The two passes of a search; `run` is [`Block::pass`] at some level.
+/// The two passes of a search; `run` is [`Block::pass`] with some instruction set.
 pub(super) fn two_passes<V: Lanes>(block: &mut Block<V>, search: Search, run: &impl Fn(&mut Block<V>, &Pass)) {
     let dim = block.layout.dim();
     let window = search.first_pass(dim);

@@ -15,7 +15,7 @@ use clap::{Args, Parser, Subcommand};
 use condprog_checkpoint::family::Family;
 use condprog_convert::{MAX_THREADS, PartOf, Sample};
 use condprog_core::Rate;
-use condprog_cpu::{LEVEL_VARIABLE, Level};
+use condprog_cpu::{ISA_VARIABLE, Isa};
 
 pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs, Scale};
 pub(crate) use values::{IdList, RateRows, refuse_folder, whole};
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 
 fn environment() -> String {
     format!(
-        "Environment:\n  {LEVEL_VARIABLE}=portable|avx2|avx512  use this instruction set; all give the same bits\n  \
+        "Environment:\n  {ISA_VARIABLE}=portable|avx2|avx512  use this instruction set; all give the same bits\n  \
          NO_COLOR=1                               no colors\n\nExit status: 0 done, 1 failed, 2 wrong usage, 130 stopped."
     )
 }
@@ -484,7 +484,7 @@ pub(crate) struct Force {
 pub(crate) struct CpuLevel {
     /// Instruction set of the CPU backend. Default: that of the environment variable, else the best here
     #[arg(long = "cpu-level", value_name = "LEVEL", value_parser = level())]
-    pub(crate) level: Option<Level>,
+    pub(crate) level: Option<Isa>,
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf, is_separator};
 use condprog_checkpoint::family::Family;
 use condprog_convert::PartOf;
 use condprog_core::Rate;
-use condprog_cpu::Level;
+use condprog_cpu::Isa;
 
 use crate::error::Error;
 use crate::ids;
@@ -170,9 +170,9 @@ pub(super) fn size(text: &str) -> Result<NonZeroU64, String> {
     bytes.filter(|_| !whole.is_empty()).ok_or_else(expected)
 }
 
-pub(super) fn level() -> impl clap::builder::TypedValueParser<Value = Level> {
+pub(super) fn level() -> impl clap::builder::TypedValueParser<Value = Isa> {
     use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-    PossibleValuesParser::new(Level::ALL.map(Level::name)).try_map(|name| name.parse::<Level>())
+    PossibleValuesParser::new(Isa::ALL.map(Isa::name)).try_map(|name| name.parse::<Isa>())
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use condprog_core::encoder::{ScaleRule, Search};
-use condprog_core::{Layout, Missing, Output, Segment, Table};
-use condprog_cpu::{Encoder, HugeBuffer, Level};
+use condprog_core::encoder::{self, ScaleRule, Search};
+use condprog_core::{Encoder, Job, Layout, Missing, Output, Segment, Table};
+use condprog_cpu::{CpuEncoder, CpuError, Isa};
+use condprog_memory::HugeBuffer;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::{Value, json};
@@ -52,8 +53,8 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
     let backends = arguments.backend.list();
     if backends.contains(&Backend::Cpu) {
         progress.start("encoding", 0, 0);
-        let level = arguments.level.level.map_or_else(Level::detect, Level::supported)?;
-        encodings = bench.encodings(level)?;
+        let isa = arguments.level.level.map_or_else(Isa::detect, Isa::supported)?;
+        encodings = bench.encodings(isa)?;
     }
     progress.start("decoding", 0, 0);
     let cached = bench.table((CACHED_BYTES / layout.record_bytes()).max(1))?;
@@ -174,7 +175,7 @@ impl Decoding {
 /// Records of random bytes: every one is valid, and random ids take no notice of what is in them.
 struct Records {
     rows: usize,
-    records: HugeBuffer,
+    records: HugeBuffer<u8>,
     layout: Layout,
 }
 
@@ -183,21 +184,23 @@ impl Setup {
         Ok(ThreadPoolBuilder::new().num_threads(threads).build()?)
     }
 
-    fn encodings(&self, level: Level) -> Result<Vec<Encoding>, Error> {
+    fn encodings(&self, isa: Isa) -> Result<Vec<Encoding>, Error> {
         let mut encodings = Vec::new();
         for effort in EFFORTS {
-            let encoder = Encoder::with_level(self.layout, ScaleRule::Norm, Search::effort(effort), level)?;
+            let job = Job::new(self.layout, ScaleRule::Norm, Search::effort(effort));
+            let encoder = CpuEncoder::with_isa(job, isa)?;
             for &threads in &self.threads {
                 let rows = encoder.block_rows() * threads;
                 let values = Random::new(2).gaussian(rows * self.layout.dim() as usize);
                 let mut records = vec![0; rows * self.layout.record_bytes()];
+                let mut outcomes = vec![Ok(encoder::Outcome::Zero); rows];
                 let pool = Self::pool(threads)?;
                 let time = median(self.budget, || {
-                    pool.install(|| encoder.encode(&values, &mut records));
-                    Ok(())
+                    let encoded = pool.install(|| encoder.encode(&values, &mut records, &mut outcomes));
+                    Ok(encoded.map_err(CpuError::from)?)
                 })?;
                 let rows_per_second = rows as f64 / time.as_secs_f64();
-                encodings.push(Encoding { backend: format!("cpu/{level}"), effort, threads, rows_per_second });
+                encodings.push(Encoding { backend: format!("cpu/{isa}"), effort, threads, rows_per_second });
             }
         }
         Ok(encodings)

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{CompressOptions, ScaleMode, VerifyOptions, VerifyTable, compress_file, verify};
-use condprog_core::encoder::{ScaleRule, Search};
-use condprog_core::{Decoder, Dtype, Layout, Missing, Output, Rate, ReferenceDecoder, Table};
-use condprog_cpu::{Encoder, Level};
+use condprog_core::encoder::{self, ScaleRule, Search};
+use condprog_core::{Decoder, Dtype, Encoder, Job, Layout, Missing, Output, Rate, ReferenceDecoder, Table};
+use condprog_cpu::{CpuEncoder, CpuError, Isa};
 use condprog_table::Tables;
 use rayon::ThreadPoolBuilder;
 use serde_json::{Value, json};
@@ -59,8 +59,8 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
     let mut results = Vec::new();
     for place in places {
         results.push(match place {
-            Ok((place, level)) => {
-                let encode = level.map(|level| encode(&rows, table, arguments.effort, level)).transpose()?;
+            Ok((place, isa)) => {
+                let encode = isa.map(|isa| encode(&rows, table, arguments.effort, isa)).transpose()?;
                 measured(&*place, table, encode)?
             }
             Err(Absent { name, why }) => {
@@ -132,19 +132,19 @@ fn methods(rows: &[f32], verified: &VerifyTable) -> Vec<Method> {
     ]
 }
 
-/// A backend and, for the CPU, its level.
-type Shown = Result<(Box<dyn Place>, Option<Level>), Absent>;
+/// A backend and, for the CPU, its instruction set.
+type Shown = Result<(Box<dyn Place>, Option<Isa>), Absent>;
 
-/// Every place that the user wants to see: the CPU at each level it has, or at the one asked for, and each GPU.
+/// Every place that the user wants to see: the CPU with each instruction set it has, or the one asked for, and each GPU.
 fn places(arguments: &Demo) -> Result<Vec<Shown>, Error> {
     let mut found: Vec<Shown> = Vec::new();
     for backend in arguments.backend.list() {
         if backend == Backend::Cpu {
-            let levels = match arguments.level.level {
-                Some(level) => vec![level.supported()?],
-                None => Level::ALL.into_iter().filter(|level| level.is_supported()).collect(),
+            let sets = match arguments.level.level {
+                Some(isa) => vec![isa.supported()?],
+                None => Isa::ALL.into_iter().filter(|isa| isa.is_supported()).collect(),
             };
-            found.extend(levels.into_iter().map(|level| Ok((Box::new(Cpu(level)) as Box<dyn Place>, Some(level)))));
+            found.extend(sets.into_iter().map(|isa| Ok((Box::new(Cpu(isa)) as Box<dyn Place>, Some(isa)))));
         } else {
             let places = backend::places(backend, None)?;
             found.extend(places.into_iter().map(|place| place.map(|place| (place, None))));
@@ -187,13 +187,14 @@ impl Measured {
     }
 }
 
-/// Encodes rows at one level on one thread for a while: rows per second, or nothing where the records are not those of
+/// Encodes rows with one instruction set on one thread for a while: rows per second, or nothing where the records are not those of
 /// the table.
-fn encode(rows: &[f32], table: Table<'_>, effort: u8, level: Level) -> Result<Result<f64, String>, Error> {
+fn encode(rows: &[f32], table: Table<'_>, effort: u8, isa: Isa) -> Result<Result<f64, String>, Error> {
     let layout = Layout::new(table.shape().dim, Rate::TWO)?;
-    let encoder = Encoder::with_level(layout, ScaleRule::Norm, Search::effort(effort), level)?;
+    let encoder = CpuEncoder::with_isa(Job::new(layout, ScaleRule::Norm, Search::effort(effort)), isa)?;
     let (dim, stride) = (layout.dim() as usize, layout.record_bytes());
     let mut records = vec![0; encoder.block_rows() * stride];
+    let mut outcomes = vec![Ok(encoder::Outcome::Zero); encoder.block_rows()];
     let pool = ThreadPoolBuilder::new().num_threads(1).build()?;
     // The first block warms up.
     let (mut coded, mut timed, mut start) = (0, 0, Instant::now());
@@ -203,7 +204,7 @@ fn encode(rows: &[f32], table: Table<'_>, effort: u8, level: Level) -> Result<Re
         } else if index > 1 && start.elapsed() > BUDGET {
             break;
         }
-        pool.install(|| encoder.encode(block, &mut records));
+        pool.install(|| encoder.encode(block, &mut records, &mut outcomes)).map_err(CpuError::from)?;
         for record in records.chunks_exact(stride) {
             if table.record(coded).map(|(_, expected)| expected) != Some(record) {
                 return Ok(Err(format!("the record of row {coded} is not that of the table file")));
@@ -351,7 +352,7 @@ mod tests {
         let segment = |records| [condprog_core::Segment { rows: 8, layout, records }];
         let (right, wrong) = (segment(&records), segment(&other));
         let (right, wrong) = (Table::new(&right).unwrap(), Table::new(&wrong).unwrap());
-        let decoder = Cpu(Level::best()).open(right).unwrap();
+        let decoder = Cpu(Isa::best()).open(right).unwrap();
         assert_eq!(difference(&*decoder, right).unwrap(), None);
         let difference = difference(&*decoder, wrong).unwrap().unwrap();
         assert!(difference.starts_with("row 3, column "), "{difference}");

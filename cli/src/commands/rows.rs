@@ -7,7 +7,7 @@ use std::path::Path;
 use condprog_convert::NewFile;
 use condprog_core::decoder::names_row;
 use condprog_core::{BatchError, Dtype, Missing, Output, Table, TableShape};
-use condprog_cpu::Level;
+use condprog_cpu::Isa;
 use condprog_table::Tables;
 use condprog_table::header::{Header, TensorEntry};
 use half::{bf16, f16};
@@ -52,8 +52,8 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
     // A processor reads the records of the rows that are asked for; a device takes the table into its memory.
     let (records, segments);
     let decoder = if arguments.backend == Backend::Cpu {
-        let level = arguments.level.level.map_or_else(Level::detect, Level::supported)?;
-        Box::new(Picking { file: &file, name, cpu: Cpu(level) })
+        let isa = arguments.level.level.map_or_else(Isa::detect, Isa::supported)?;
+        Box::new(Picking { file: &file, name, cpu: Cpu(isa) })
     } else {
         records = file.load(name)?;
         segments = records.segments();

@@ -240,13 +240,13 @@ pub fn generate() -> DecodeVectors {
 /// A code whose states have all 256 signed levels (by their hash's top byte): each next value takes the first bits
 /// that give a level not seen yet, or random ones.
 fn every_level() -> ScalesVector {
-    use condprog_core::{program, trellis};
+    use condprog_core::trellis;
     let layout = Layout::new(384, Rate::MAX).expect("384 values at 4 bits are 1536 bits");
     let mut nibbles = vec![0u8; layout.dim() as usize];
     let mut seen = [false; 256];
     let (mut state, mut stream) = (0u16, Stream::new(1));
     for nibble in &mut nibbles[4..] {
-        let top = |next: u8| usize::from(program::hash(state << 4 | u16::from(next), 0) >> 8);
+        let top = |next: u8| usize::from(layout.program().hash(state << 4 | u16::from(next), 0) >> 8);
         *nibble = (0..16).find(|&next| !seen[top(next)]).unwrap_or_else(|| stream.below(16) as u8);
         seen[top(*nibble)] = true;
         state = state << 4 | u16::from(*nibble);
@@ -254,7 +254,7 @@ fn every_level() -> ScalesVector {
     let code: Vec<u8> = nibbles.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
     let mut levels = [false; 256];
     for t in 0..layout.dim() {
-        levels[usize::from(program::hash(trellis::state(layout, &code, t), 0) >> 8)] = true;
+        levels[usize::from(layout.program().hash(trellis::state(layout, &code, t), 0) >> 8)] = true;
     }
     assert!(!levels.contains(&false), "the code has to have every level");
     let mut vector = ScalesVector {

@@ -3,13 +3,13 @@
 //! They bind only the deterministic encoder of annex A: any code is a valid code. A change of the search changes them
 //! and not the format.
 
-use condprog_core::encoder::{ScaleRule, Search};
+use condprog_core::encoder::{Job, ScaleRule, Search};
 use condprog_core::{FORMAT_VERSION, Layout, Rate, Scale};
 use serde::{Deserialize, Serialize};
 
 use super::layout;
 use crate::bits::{from_hex, to_hex};
-use crate::encode::{Job, outcome_text, reference};
+use crate::encode::{outcome_text, reference};
 use crate::input::{Kind, Row};
 use crate::json;
 
@@ -88,7 +88,7 @@ impl RowVector {
             }
             _ => return Err(format!("\"{}\" is no scale rule", self.rule)),
         };
-        Ok(Job { layout: layout(self.dim, self.rate)?, rule, search: Search::effort(self.effort) })
+        Ok(Job::new(layout(self.dim, self.rate)?, rule, Search::effort(self.effort)))
     }
 
     /// The record's bytes.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use condprog_checkpoint::{RawRows, RowSource};
 use condprog_core::encoder::{EncodeError, Outcome, ScaleRule, Search};
-use condprog_core::{Layout, Scale};
-use condprog_cpu::Encoder;
+use condprog_core::{Encoder, Job, Scale};
+use condprog_cpu::{CpuEncoder, CpuError};
 use condprog_table::checksum;
 use condprog_table::format::{SegmentInfo, Zeroed};
 use rayon::Yield;
@@ -115,22 +115,22 @@ fn code_blocks(
     rayon::in_place_scope_fifo(|scope| {
         let non_finite = options.non_finite;
         let mut assembly = Assembly { plan, non_finite, send, counter, runs, pending: 0, open: BTreeMap::new() };
-        let mut current: Option<(Layout, ScaleRule, Arc<Encoder>)> = None;
+        let mut current: Option<Arc<CpuEncoder>> = None;
         let digest = |block: &Block<_>, raw: &RawRows| raw.digest(0..block.rows, block.first);
         let read = read_ahead_with(sources, blocks.into_iter(), digest, |block, raw, source| {
             let planned = &plan.segments[block.tag.0];
-            let (layout, rule) = (planned.layout, scale_rule(plan.info(planned).1, options.scale));
-            let fits = |(l, r, _): &(Layout, ScaleRule, Arc<Encoder>)| (*l, *r) == (layout, rule);
-            let (.., encoder) = match current.take().filter(fits) {
+            let rule = scale_rule(plan.info(planned).1, options.scale);
+            let job = Job::new(planned.layout, rule, Search::effort(options.effort));
+            let record_bytes = job.layout.record_bytes();
+            let encoder = match current.take().filter(|encoder| *encoder.job() == job) {
                 Some(encoder) => current.insert(encoder),
                 None => {
                     // An encoder keeps memory per thread: one at a time.
                     assembly.take_all()?;
-                    let encoder = Encoder::new(layout, rule, Search::effort(options.effort))?;
-                    current.insert((layout, rule, Arc::new(encoder)))
+                    current.insert(Arc::new(CpuEncoder::new(job)?))
                 }
             };
-            assembly.open(&block, source, raw.rows() * layout.record_bytes());
+            assembly.open(&block, source, raw.rows() * record_bytes);
             let (rows, step, raw) = (raw.rows(), encoder.block_rows(), Arc::new(raw));
             // A thread that is held up holds up the others when they are two blocks ahead: what they have done waits.
             let open = most.div_ceil(rows.div_ceil(step)) + 2;
@@ -165,23 +165,27 @@ struct Run {
 }
 
 impl Run {
-    fn code(encoder: &Encoder, raw: &RawRows, tag: (usize, u64), rows: Range<usize>) -> Run {
+    fn code(encoder: &CpuEncoder, raw: &RawRows, tag: (usize, u64), rows: Range<usize>) -> Result<Run, CpuError> {
         let mut values = vec![0.0; rows.len() * raw.dim];
         raw.to_f32(rows.clone(), &mut values);
-        let mut records = vec![0; rows.len() * encoder.layout().record_bytes()];
-        let outcomes = encoder.encode(&values, &mut records);
-        Run { tag, rows, records, outcomes }
+        let mut records = vec![0; rows.len() * encoder.job().layout.record_bytes()];
+        let mut outcomes = vec![Ok(Outcome::Zero); rows.len()];
+        encoder.encode(&values, &mut records, &mut outcomes)?;
+        Ok(Run { tag, rows, records, outcomes })
     }
 }
 
+/// What became of a run.
+type Coding = Result<Run, CpuError>;
+
 /// Sends what a thread has coded; when it panicked, that there is nothing, so that nobody waits for it.
 struct Reply {
-    reply: Sender<Option<Run>>,
-    run: Option<Run>,
+    reply: Sender<Option<Coding>>,
+    run: Option<Coding>,
 }
 
 impl Reply {
-    fn of(mut self, code: impl FnOnce() -> Run) {
+    fn of(mut self, code: impl FnOnce() -> Coding) {
         self.run = Some(code());
     }
 }
@@ -200,7 +204,7 @@ struct Assembly<'a, 'b> {
     non_finite: NonFinite,
     send: SyncSender<Coded>,
     counter: &'a mut Counter<'b>,
-    runs: Receiver<Option<Run>>,
+    runs: Receiver<Option<Coding>>,
     /// Runs that threads have or will take.
     pending: usize,
     open: BTreeMap<(usize, u64), Open>,
@@ -256,7 +260,7 @@ impl Assembly<'_, '_> {
     /// Adds one run to its block, and sends the block on when it is whole. Gives the first row that cannot be coded.
     fn add(&mut self) -> Result<Result<(), Failed>, Error> {
         // A thread that panicked does so again when all are done.
-        let Run { tag, rows, records, outcomes } = self.wait().ok_or(Error::Cancelled)?;
+        let Run { tag, rows, records, outcomes } = self.wait().ok_or(Error::Cancelled)??;
         let block = self.open.get_mut(&tag).expect("a block is open until it has all its rows");
         for (row, outcome) in rows.clone().zip(outcomes) {
             match (outcome, self.non_finite) {
@@ -290,7 +294,7 @@ impl Assembly<'_, '_> {
     }
 
     /// The next run that is done. A thread of the pool that waits would be missed: it takes runs itself.
-    fn wait(&mut self) -> Option<Run> {
+    fn wait(&mut self) -> Option<Coding> {
         self.pending -= 1;
         while rayon::current_thread_index().is_some() {
             if let Ok(run) = self.runs.try_recv() {

@@ -1,9 +1,10 @@
 //! One scale for a whole segment.
 
 use condprog_checkpoint::{RawRows, RowSource};
-use condprog_core::encoder::{EncodeError, Metric};
+use condprog_core::encoder::EncodeError;
+use condprog_core::hazmat::Metric;
 use condprog_core::scale::Nearest;
-use condprog_core::{Rate, Scale};
+use condprog_core::{Program, Rate, Scale};
 use condprog_table::source::SourceInfo;
 use rayon::prelude::*;
 
@@ -77,7 +78,7 @@ fn source_blocks(source: usize, table: &SourceInfo) -> impl Iterator<Item = Bloc
 /// The scale with which values of this root mean square have the deviation the search expects of them: it counts in
 /// quarter levels, four of which are worth one scale.
 fn global_scale(tensor: &str, rms: f64, rate: Rate) -> Result<Scale, Error> {
-    let scale = 4.0 * rms / Metric::new(rate).deviation();
+    let scale = 4.0 * rms / Metric::new(Program::default(), rate).deviation();
     let edge = |twice: u32, exponent: u32| f64::from(twice) * 2f64.powi(exponent as i32 - 55);
     match Scale::nearest(|twice, exponent| scale >= edge(twice, exponent)) {
         Nearest::Below => Ok(Scale::ZERO),

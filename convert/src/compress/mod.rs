@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use condprog_checkpoint::{Checkpoint, FileState, RowSource};
 use condprog_core::Rate;
-use condprog_cpu::Level;
+use condprog_cpu::Isa;
 use condprog_table::SegmentPlan;
 use condprog_table::checksum;
 use condprog_table::format::{TableInfo, Zeroed};
@@ -201,7 +201,7 @@ pub fn compress_file(
 /// files that this function has created is written to, renamed or removed; forced, so are files of an earlier output of
 /// the same name.
 ///
-/// Memory: a few blocks of rows and what an [`Encoder`](condprog_cpu::Encoder) takes per thread, whatever the size of
+/// Memory: a few blocks of rows and what a [`CpuEncoder`](condprog_cpu::CpuEncoder) takes per thread, whatever the size of
 /// the tables.
 ///
 /// # Errors
@@ -214,7 +214,7 @@ pub fn compress(
 ) -> Result<CompressReport, Error> {
     let output = output.as_ref();
     // Said at once, not after hours of measuring.
-    Level::detect()?;
+    Isa::detect()?;
     on_threads(options.threads, || {
         let plan = plan(sources, output, options)?;
         run(sources, options, plan, progress)
@@ -248,7 +248,7 @@ pub fn preview(
     output: impl AsRef<Path>,
     options: &CompressOptions,
 ) -> Result<Preview, Error> {
-    Level::detect()?;
+    Isa::detect()?;
     let plan = plan(sources, output.as_ref(), options)?;
     let (past, _) = past(journal::peek(&plan.output)?, &plan, options.force)?;
     files::check(&plan, past)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use condprog_core::LayoutError;
 use condprog_core::encoder::EncodeError;
-use condprog_cpu::UnsupportedLevel;
+use condprog_cpu::{CpuError, UnsupportedIsa};
 
 mod rewrite;
 
@@ -303,9 +303,12 @@ pub enum Error {
         /// Got.
         got: String,
     },
-    /// The environment asks for an instruction-set level that is not there.
+    /// The environment asks for an instruction set that is not there.
     #[error(transparent)]
-    Level(#[from] UnsupportedLevel),
+    Isa(#[from] UnsupportedIsa),
+    /// Rows cannot be decoded or coded on this machine.
+    #[error(transparent)]
+    Cpu(CpuError),
     /// No threads.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),
@@ -317,6 +320,15 @@ impl From<condprog_checkpoint::Error> for Error {
         match error {
             condprog_checkpoint::Error::File(error) => Error::File(error),
             error => Error::Checkpoint(error),
+        }
+    }
+}
+
+impl From<CpuError> for Error {
+    fn from(error: CpuError) -> Error {
+        match error {
+            CpuError::Isa(error) => Error::Isa(error),
+            other => Error::Cpu(other),
         }
     }
 }
@@ -360,7 +372,8 @@ impl Error {
             Error::Cancelled => "cancelled",
             Error::OtherSource { .. } => "other-source",
             Error::SourceDtype { .. } => "source-dtype",
-            Error::Level(_) => "level",
+            Error::Isa(_) => "level",
+            Error::Cpu(_) => "backend",
             Error::Threads(_) => "threads",
         }
     }

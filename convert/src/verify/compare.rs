@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use condprog_checkpoint::{RawRows, RowSource};
 use condprog_core::encoder::ScaleRule;
-use condprog_core::{Decoder, Missing, Output, Table};
+use condprog_core::{Decoder, Missing, Output};
 use condprog_cpu::CpuDecoder;
 use condprog_table::Tables;
 use condprog_table::checksum;
@@ -140,8 +140,7 @@ impl<'a> Compared<'a> {
     fn part(&self, raw: &RawRows, first: u64, rows: Range<usize>) -> Result<Part, Error> {
         let start = first + rows.start as u64;
         let records = self.file.read_rows(self.table, start..first + rows.end as u64)?;
-        let segments = records.segments();
-        let decoder = CpuDecoder::new(Table::new(&segments).expect("checked when the file was opened"))?;
+        let decoder = CpuDecoder::new(records)?;
         let (mut source, mut restored) = (vec![0.0; rows.len() * raw.dim], vec![0.0; rows.len() * raw.dim]);
         raw.to_f32(rows.clone(), &mut source);
         let ids: Vec<i64> = (0..rows.len() as i64).collect();

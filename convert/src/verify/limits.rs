@@ -3,7 +3,8 @@
 //! No limit here finds a row guilty: there are rows that any code of the rate holds badly, and the bytes decide (see
 //! `recode.rs`). A limit that is too narrow costs time, one that is too wide lets a row pass unless it is in the sample.
 
-use condprog_core::encoder::{Metric, ScaleRule};
+use condprog_core::encoder::ScaleRule;
+use condprog_core::hazmat::Metric;
 use condprog_core::{Layout, Scale};
 
 /// The relative squared error of restored Gaussian rows, by bits per value from 1 in steps of half a bit: the larger of
@@ -85,7 +86,7 @@ impl Limits {
     pub(super) fn new(layout: Layout, rule: Option<ScaleRule>) -> Limits {
         // The energy of rows whose values have one deviation at a scale, as the search counts.
         let energy_at = |alpha: f64| {
-            let deviation = alpha * Metric::new(layout.rate()).deviation() / 4.0;
+            let deviation = alpha * Metric::new(layout.program(), layout.rate()).deviation() / 4.0;
             f64::from(layout.dim()) * deviation * deviation
         };
         let global = match rule {
@@ -130,7 +131,7 @@ impl Limits {
             Some(ScaleRule::Norm) => row.norm_ratio(),
             Some(ScaleRule::Projection) => row.dot / row.energy,
             Some(ScaleRule::LeastSquares) => row.length / row.dot,
-            Some(ScaleRule::Global(_)) | None => 1.0,
+            _ => 1.0,
         };
         (ratio - 1.0).abs() > SCALE_STEP
     }

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use condprog_checkpoint::RawRows;
-use condprog_core::encoder::{ScaleRule, Search};
-use condprog_core::{Layout, Scale};
-use condprog_cpu::Encoder;
+use condprog_core::encoder::{Outcome, ScaleRule, Search};
+use condprog_core::{Encoder, Job, Scale};
+use condprog_cpu::{CpuEncoder, CpuError};
 use condprog_table::Tables;
 use condprog_table::format::{SegmentInfo, TableInfo};
 use condprog_table::{Damage, Fault};
@@ -101,7 +101,7 @@ pub(super) struct Recoder<'a> {
     file: &'a Tables,
     table: &'a TableInfo,
     /// An encoder keeps memory per thread: one at a time.
-    encoder: Option<(Layout, ScaleRule, Encoder)>,
+    encoder: Option<CpuEncoder>,
     /// Rows to code: which, of which segment, why.
     rows: Vec<(u64, usize, Reason)>,
     values: Vec<f32>,
@@ -139,14 +139,13 @@ impl<'a> Recoder<'a> {
                 return Ok(false);
             }
         };
-        let layout = info.layout;
-        let fits = self.encoder.as_ref().is_some_and(|(l, r, _)| (*l, *r) == (layout, rule));
+        let job = Job::new(info.layout, rule, Search::effort(self.table.effort));
+        let fits = self.encoder.as_ref().is_some_and(|encoder| *encoder.job() == job);
         let mut coded = false;
         if !fits {
             coded = self.flush()?;
             self.encoder = None;
-            let encoder = Encoder::new(layout, rule, Search::effort(self.table.effort))?;
-            self.encoder = Some((layout, rule, encoder));
+            self.encoder = Some(CpuEncoder::new(job)?);
         }
         self.rows.push((row, segment, reason));
         let end = self.values.len();
@@ -154,8 +153,7 @@ impl<'a> Recoder<'a> {
         raw.to_f32(place..place + 1, &mut self.values[end..]);
         let first = row - info.first_row;
         self.file.read_records(info, first..first + 1, &mut self.records)?;
-        let full =
-            self.encoder.as_ref().map_or(1, |(.., encoder)| 2 * encoder.block_rows() * rayon::current_num_threads());
+        let full = self.encoder.as_ref().map_or(1, |encoder| 2 * encoder.preferred_rows());
         if self.rows.len() >= full {
             coded |= self.flush()?;
         }
@@ -164,17 +162,18 @@ impl<'a> Recoder<'a> {
 
     /// Codes what was taken. Says whether there was anything.
     pub(super) fn flush(&mut self) -> Result<bool, Error> {
-        let Some((layout, _, encoder)) = self.encoder.as_ref().filter(|_| !self.rows.is_empty()) else {
+        let Some(encoder) = self.encoder.as_ref().filter(|_| !self.rows.is_empty()) else {
             return Ok(false);
         };
         let mut coded = vec![0; self.records.len()];
         // Rows that cannot be coded are zero records, in the file as here.
-        encoder.encode(&self.values, &mut coded);
+        let mut outcomes = vec![Ok(Outcome::Zero); self.rows.len()];
+        encoder.encode(&self.values, &mut coded, &mut outcomes).map_err(CpuError::from)?;
         let rows = std::mem::take(&mut self.rows);
         let records = std::mem::take(&mut self.records);
         self.values.clear();
         self.recoded += rows.len() as u64;
-        let stride = layout.record_bytes();
+        let stride = encoder.job().layout.record_bytes();
         let pairs = records.chunks_exact(stride).zip(coded.chunks_exact(stride));
         for ((row, segment, reason), _) in rows.into_iter().zip(pairs).filter(|(_, (got, expected))| got != expected) {
             self.found(row, segment, reason);

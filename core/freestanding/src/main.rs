@@ -12,8 +12,8 @@ mod memory;
 use core::arch::{asm, global_asm};
 use core::panic::PanicInfo;
 
-use condprog_core::encoder::{Outcome, ScaleRule, Search, Workspace, encode_row};
-use condprog_core::{Decoder, Layout, Missing, Output, Rate, ReferenceDecoder, Segment, Table, reference};
+use condprog_core::encoder::{Outcome, ReferenceEncoder, ScaleRule, Search, Workspace};
+use condprog_core::{Decoder, Encoder, Job, Layout, Missing, Output, Rate, ReferenceDecoder, Segment, Table, reference};
 
 // The kernel starts here with the number of arguments on top of the stack.
 global_asm!(
@@ -102,10 +102,17 @@ fn encodes() -> Option<()> {
     let layout = Layout::new(DIM as u32, Rate::TWO).ok()?;
     let (mut metrics, mut decisions) = ([0; 2 * SURVIVORS], [0; DIM * SURVIVORS]);
     let (mut targets, mut states) = ([0; DIM], [0; 2 * DIM]);
-    let mut workspace = Workspace::new(layout, &mut metrics, &mut decisions, &mut targets, &mut states)?;
+    let workspace = Workspace {
+        metrics: &mut metrics,
+        decisions: &mut decisions,
+        targets: &mut targets,
+        states: &mut states,
+    };
+    let job = Job::new(layout, ScaleRule::Norm, Search::effort(0));
+    let encoder = ReferenceEncoder::new(job, workspace).ok()?;
     let row: [f32; DIM] = core::array::from_fn(|t| ((t * 37 % 19) as f32 - 9.0) * 0.125);
-    let mut record = [0xff; RECORD_BYTES];
-    let outcome = encode_row(layout, &row, ScaleRule::Norm, Search::effort(0), &mut workspace, &mut record);
+    let (mut record, mut outcomes) = ([0xff; RECORD_BYTES], [Ok(Outcome::Zero)]);
+    encoder.encode(&row, &mut record, &mut outcomes).ok()?;
     let mut restored = [0.0; DIM];
     reference::decode_f32(layout, &record, &mut restored);
     let (mut energy, mut error) = (0.0, 0.0);
@@ -114,5 +121,5 @@ fn encodes() -> Option<()> {
         error += (value - restored) * (value - restored);
     }
     // Two bits leave about a fifteenth of the energy; a wrong record leaves twice the energy.
-    (outcome == Ok(Outcome::Coded) && error < 0.15 * energy).then_some(())
+    (outcomes == [Ok(Outcome::Coded)] && error < 0.15 * energy).then_some(())
 }

@@ -1,9 +1,10 @@
 //! Conditional Program: the project's own encoder and decoder, every scale rule from one set of codes.
 
-use condprog_core::encoder::{Metric, ScaleRule, Search, Target, finish};
+use condprog_core::encoder::{Outcome, ScaleRule, Search};
+use condprog_core::hazmat::{Metric, Target, finish};
 use condprog_core::scale::Nearest;
-use condprog_core::{Layout, Rate, Record, Scale, program, rounding, trellis};
-use condprog_cpu::Encoder;
+use condprog_core::{Encoder, Job, Layout, Program, Rate, Record, Scale, rounding, trellis};
+use condprog_cpu::{CpuEncoder, CpuError};
 use rayon::prelude::*;
 
 use super::Rule;
@@ -27,7 +28,7 @@ impl Codes {
         }
         // With a global scale of 1 the encoder takes a value of 1 for a level of 1: so the gain is in the rows.
         let one = Scale::from_bits(48 << 6);
-        let metric = Metric::new(Rate::MIN).deviation() / 4.0; // a rate whose own gain is 1
+        let metric = Metric::new(Program::default(), Rate::MIN).deviation() / 4.0; // a rate whose own gain is 1
         let unit = metric * f64::from(gain) / 1000.0;
         let scaled = rows.map(|row, out| {
             let unit = unit * (row.len() as f64 / energy(row)).sqrt();
@@ -41,7 +42,7 @@ impl Codes {
     /// Codes rows as they are, for one scale of the whole table: `rms` becomes the deviation the code was made for.
     pub(super) fn of_rows(rows: &Rows, rate: Rate, effort: u8, rms: f64) -> Result<(Codes, Scale), Error> {
         let layout = layout(rows, rate)?;
-        let alpha = 4.0 * rms / Metric::new(rate).deviation();
+        let alpha = 4.0 * rms / Metric::new(Program::default(), rate).deviation();
         let scale = match Scale::nearest(|twice, x| alpha >= f64::from(twice) * libm::ldexp(1.0, x as i32 - 55)) {
             Nearest::Scale(scale) => scale,
             Nearest::Below => Scale::ZERO,
@@ -51,9 +52,10 @@ impl Codes {
     }
 
     fn encode(rows: &Rows, layout: Layout, rule: ScaleRule, effort: u8) -> Result<Codes, Error> {
-        let encoder = Encoder::new(layout, rule, Search::effort(effort))?;
+        let encoder = CpuEncoder::new(Job::new(layout, rule, Search::effort(effort)))?;
         let mut records = vec![0; rows.len() * layout.record_bytes()];
-        let outcomes = encoder.encode(rows.values(), &mut records);
+        let mut outcomes = vec![Ok(Outcome::Zero); rows.len()];
+        encoder.encode(rows.values(), &mut records, &mut outcomes).map_err(CpuError::from)?;
         match outcomes.into_iter().enumerate().find_map(|(row, outcome)| outcome.err().map(|source| (row, source))) {
             Some((row, source)) => Err(Error::Row { row: row as u64, source }),
             None => Ok(Codes { layout, records }),
@@ -76,9 +78,9 @@ impl Codes {
                 }
                 let failed = |source| Error::Row { row: index as u64, source };
                 let target = Target::new(self.layout, row, rule, targets).map_err(failed)?;
-                let (scale, _) = finish(row, &target, path, variant, rule).map_err(failed)?;
+                let (scale, _) = finish(self.layout, row, &target, path, variant, rule).map_err(failed)?;
                 for (out, &state) in out.iter_mut().zip(path.iter()) {
-                    *out = f32::from_bits(rounding::f32_bits(scale, program::value(state, variant)));
+                    *out = f32::from_bits(rounding::f32_bits(scale, self.layout.program().value(state, variant)));
                 }
                 Ok::<_, Error>(())
             },

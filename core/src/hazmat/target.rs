@@ -1,6 +1,7 @@
 //! From a row to the fixed-point target of the search.
 
-use super::{EncodeError, Metric, ScaleRule};
+use super::Metric;
+use crate::encoder::{EncodeError, ScaleRule};
 use crate::trellis::Layout;
 
 /// Fixed-point values are kept within this magnitude: 5,900 standard deviations, more than any row has.
@@ -40,7 +41,7 @@ impl Target {
             // A level of one is worth alpha, so a quarter level is alpha / 4; a zero scale codes nothing.
             ScaleRule::Global(scale) if scale.is_zero() => 0.0,
             ScaleRule::Global(scale) => 4.0 / scale.alpha(),
-            _ => sqrt(f64::from(layout.dim()) / energy) * Metric::new(layout.rate()).deviation(),
+            _ => sqrt(f64::from(layout.dim()) / energy) * Metric::new(layout.program(), layout.rate()).deviation(),
         };
         for (out, &value) in out.iter_mut().zip(row) {
             *out = round(f64::from(value) * unit);

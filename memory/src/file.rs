@@ -1,46 +1,13 @@
-//! Bytes for decoders: memory on huge pages, and files that are mapped.
+//! Files that are mapped.
 
+#[cfg(not(miri))]
 use std::fs::File;
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::path::Path;
 
-use memmap2::{Advice, Mmap, MmapMut};
-
-/// Zeroed memory, on huge pages where the system has them: decoding random rows of a table that is larger than the
-/// caches is several times faster with 2 MiB pages than with 4 KiB ones. What a table is read into.
-#[derive(Debug)]
-pub struct HugeBuffer {
-    bytes: MmapMut,
-}
-
-impl HugeBuffer {
-    /// So many zero bytes.
-    ///
-    /// # Errors
-    /// What the system says when it has no memory for them, or the process may not have so much.
-    pub fn zeroed(length: usize) -> io::Result<HugeBuffer> {
-        let bytes = MmapMut::map_anon(length)?;
-        // Advice only: a system that does not take it is slower, not wrong.
-        #[cfg(target_os = "linux")]
-        let _ = bytes.advise(Advice::HugePage);
-        Ok(HugeBuffer { bytes })
-    }
-}
-
-impl Deref for HugeBuffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl DerefMut for HugeBuffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
+#[cfg(not(miri))]
+use memmap2::{Advice, Mmap};
 
 /// How a mapped file will be read; the system is told, and reads ahead or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,10 +21,13 @@ pub enum Access {
 /// The bytes of a file that is mapped, read-only.
 ///
 /// The fastest way to have a table that is read now and then: nothing is copied, the system keeps the pages in use. But it
-/// asks much of whoever uses it (see [`MappedFile::open`]); a table in a [`HugeBuffer`] asks nothing.
+/// asks much of whoever uses it (see [`MappedFile::open`]); a table in a [`HugeBuffer`](crate::HugeBuffer) asks nothing.
 #[derive(Debug)]
 pub struct MappedFile {
+    #[cfg(not(miri))]
     bytes: Mmap,
+    #[cfg(miri)]
+    bytes: Vec<u8>,
 }
 
 impl MappedFile {
@@ -72,6 +42,7 @@ impl MappedFile {
     ///
     /// # Errors
     /// What the system says when the file cannot be opened or mapped.
+    #[cfg(not(miri))]
     pub unsafe fn open(path: &Path, access: Access) -> io::Result<MappedFile> {
         let file = File::open(path)?;
         // SAFETY: the mapping is private and read-only. That nobody writes to the file or cuts it short while it is mapped
@@ -81,18 +52,31 @@ impl MappedFile {
             Access::Random => Advice::Random,
             Access::Sequential => Advice::Sequential,
         };
-        // Advice only, as above.
+        // Advice only: a system that does not take it is slower, not wrong.
         #[cfg(unix)]
         let _ = bytes.advise(advice);
         #[cfg(target_os = "linux")]
         let _ = bytes.advise(Advice::HugePage);
         Ok(MappedFile { bytes })
     }
+
+    /// Reads a file, where none can be mapped.
+    ///
+    /// # Safety
+    /// Nothing is asked here, much where files are mapped.
+    ///
+    /// # Errors
+    /// What the system says when the file cannot be read.
+    #[cfg(miri)]
+    pub unsafe fn open(path: &Path, _: Access) -> io::Result<MappedFile> {
+        std::fs::read(path).map(|bytes| MappedFile { bytes })
+    }
 }
 
 impl Deref for MappedFile {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         &self.bytes
     }
@@ -103,6 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri keeps files from its programs")]
     fn mapped_files_hold_the_files_bytes() {
         let path = std::env::temp_dir().join(format!("condprog-map-{}", std::process::id()));
         for length in [0, 1, 4096, 100_001] {
@@ -116,16 +101,5 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         // SAFETY: there is no file.
         assert_eq!(unsafe { MappedFile::open(&path, Access::Random) }.unwrap_err().kind(), io::ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn buffers_are_zero_and_as_long_as_asked_for() {
-        for length in [0, 1, 4096, 5 << 20] {
-            let mut buffer = HugeBuffer::zeroed(length).unwrap();
-            assert!(buffer.len() == length && buffer.iter().all(|&byte| byte == 0));
-            buffer.fill(7);
-            assert!(buffer.iter().all(|&byte| byte == 7));
-        }
-        assert!(HugeBuffer::zeroed(usize::MAX / 2).is_err());
     }
 }

@@ -1,12 +1,12 @@
 //! Branch metrics: the integer distances the search adds up.
 
-use crate::program::LEVELS;
+use crate::program::Program;
 use crate::trellis::Rate;
 
-/// Levels per standard deviation of a Gaussian source: `127 / Q(255.5 / 256)`.
+/// Levels of [`Program::V1`] per standard deviation of a Gaussian source: `127 / Q(255.5 / 256)`.
 const LEVELS_PER_DEVIATION: f64 = 127.0 / 2.885_634_912_426_757;
 
-/// The metric of one rate: how large a standard deviation is in quarter levels, how squares are shifted down, and
+/// The metric of one program and rate: how large a standard deviation is in quarter levels, how squares are shifted down, and
 /// where a branch metric saturates.
 ///
 /// The metric of level `v` for a target `z`, both in quarter levels, is
@@ -17,6 +17,7 @@ const LEVELS_PER_DEVIATION: f64 = 127.0 / 2.885_634_912_426_757;
 /// the variance of a row, paths pay it for a wrong sign, and rows get much worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
+    program: Program,
     gain: u16,
     down: u32,
     reach: u32,
@@ -29,8 +30,9 @@ impl Metric {
     /// eight times the largest level.
     pub const TARGET_LIMIT: i32 = 4095;
 
-    /// The metric of a rate.
-    pub const fn new(rate: Rate) -> Metric {
+    /// The metric of a program at a rate.
+    pub const fn new(program: Program, rate: Rate) -> Metric {
+        let Program::V1 = program;
         // By measurement on Gaussian rows: gain in thousandths, shift, bits of a path metric, steps to normalise after.
         // Fewer bits leave an encoder with 16-bit lanes more room for what it carries beside the metric.
         let (gain, down, path_bits, normalize_steps) = match rate.quarters() {
@@ -48,7 +50,7 @@ impl Metric {
             15 => (917, 6, 12, 1),
             _ => (909, 6, 12, 1),
         };
-        Metric { gain, down, reach: 64u32.div_ceil(rate.quarters()), path_bits, normalize_steps }
+        Metric { program, gain, down, reach: 64u32.div_ceil(rate.quarters()), path_bits, normalize_steps }
     }
 
     /// Quarter levels per standard deviation of the row.
@@ -89,8 +91,9 @@ impl Metric {
     /// The branch metrics of one target value, indexed by the top byte of the state hash.
     pub fn branch(self, target: i32, out: &mut [u32; 256]) {
         let target = target.clamp(-Self::TARGET_LIMIT, Self::TARGET_LIMIT);
+        let levels = self.program.levels();
         let distance = |index: usize| {
-            let level = 4 * i32::from(LEVELS[index & 127]);
+            let level = 4 * i32::from(levels[index & 127]);
             (target - if index & 128 == 0 { level } else { -level }).unsigned_abs()
         };
         let mut nearest = u32::MAX;

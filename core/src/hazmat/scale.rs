@@ -1,22 +1,9 @@
 //! From a found code to the scale field.
 
-use super::{EncodeError, Outcome, Target};
-use crate::program;
+use super::Target;
+use crate::encoder::{EncodeError, Outcome, ScaleRule};
 use crate::scale::{Nearest, Scale, power_of_two};
-
-/// How a row's scale follows from the row `e` and its code's levels `f`. The decoder does not know which was used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ScaleRule {
-    /// `|e| / |f|`: the restored row has the length of the source row.
-    Norm,
-    /// `|e|^2 / <e, f>`: the restored row's projection on the source row is the source row, so a linear readout along
-    /// it is not shrunk.
-    Projection,
-    /// `<e, f> / |f|^2`: the smallest squared error.
-    LeastSquares,
-    /// One scale for the whole table; rows are coded as they are, not by their direction.
-    Global(Scale),
-}
+use crate::trellis::Layout;
 
 /// The scale field, variant included, of a row that was coded as `path`.
 ///
@@ -28,6 +15,7 @@ pub enum ScaleRule {
 /// # Errors
 /// [`EncodeError::ScaleAbove`] when the scale is above [`Scale::MAX`].
 pub fn finish(
+    layout: Layout,
     row: &[f32],
     target: &Target,
     path: &[u16],
@@ -39,7 +27,7 @@ pub fn finish(
     }
     let (mut dot, mut norm) = (0.0, 0u64);
     for (&value, &state) in row.iter().zip(path) {
-        let level = program::value(state, variant);
+        let level = layout.program().value(state, variant);
         dot += f64::from(value) * f64::from(level);
         norm += (i32::from(level) * i32::from(level)) as u64;
     }
