@@ -22,6 +22,9 @@ pub(crate) enum Error {
     /// The system refused.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
+    /// A backend that must be exact here is not, or is not of this build.
+    #[error("{0}")]
+    Required(String),
     /// Nothing can be printed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[source] io::Error),
@@ -73,6 +76,7 @@ impl Error {
         match self {
             Error::Table(error) => error.code(),
             Error::Usage(_) => "usage",
+            Error::Required(_) => "required",
             Error::Io { .. } => "io",
             Error::Stdout(_) => "stdout",
             Error::Ids { .. } => "ids",

@@ -13,6 +13,7 @@ mod measure;
 mod npy;
 mod progress;
 mod stop;
+mod suites;
 mod text;
 mod ui;
 
@@ -57,6 +58,7 @@ fn run(command: &Command, ui: &Ui) -> Result<Outcome, Error> {
         Command::Rows(options) => commands::rows::run(options, ui),
         Command::Demo(options) => commands::demo::run(options, ui),
         Command::Bench(options) => commands::bench::run(options, ui),
+        Command::Conformance => commands::conformance::run(ui),
         #[cfg(feature = "eval")]
         Command::Eval(options) => commands::eval::run(options, ui),
     }

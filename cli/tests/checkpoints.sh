@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 export PYTHONDONTWRITEBYTECODE=1
-cargo build --release --quiet --package condprog
+cargo build --release --quiet --package condprog-cli
 cargo build --release --quiet --package condprog-checkpoint --example source_values
 python=target/real-input/venv/bin/python
 [ -x "$python" ] || python3 -m venv target/real-input/venv

@@ -18,7 +18,7 @@ for compiler in gcc clang; do
 done
 [ "$built" ] || { echo "neither gcc nor clang is here, expected one of them" >&2; exit 1; }
 if [ -z "${CONDPROG:-}" ]; then
-    cargo build --release --quiet --package condprog
+    cargo build --release --quiet --package condprog-cli
     CONDPROG=target/release/condprog
 fi
 mkdir "$work/folders"

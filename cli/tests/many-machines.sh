@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 export PYTHONDONTWRITEBYTECODE=1
-cargo build --release --quiet --package condprog
+cargo build --release --quiet --package condprog-cli
 python=target/many-machines/venv/bin/python
 [ -x "$python" ] || python3 -m venv target/many-machines/venv
 "$python" -m pip install --quiet --disable-pip-version-check numpy ml_dtypes ray safetensors

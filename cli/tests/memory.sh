@@ -8,7 +8,7 @@
 # only: what is measured is the anonymous and shared memory in /proc/PID/status, looked at every hundredth of a second.
 set -eu
 cd "$(dirname "$0")/../.."
-cargo build --release --quiet --package condprog
+cargo build --release --quiet --package condprog-cli
 work=$(mktemp -d target/memory.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 python3 - "$work/in.safetensors" <<'PYTHON'

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 effort=${1:-0}
 work=target/real-input
 mkdir -p "$work"
-cargo build --release --quiet --package condprog
+cargo build --release --quiet --package condprog-cli
 condprog=target/release/condprog
 
 python=$work/venv/bin/python

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 export PYTHONDONTWRITEBYTECODE=1
-cargo build --release --quiet --package condprog
+cargo build --release --quiet --package condprog-cli
 python=target/real-input/venv/bin/python
 [ -x "$python" ] || python3 -m venv target/real-input/venv
 "$python" -m pip install --quiet --disable-pip-version-check safetensors numpy ml_dtypes xxhash

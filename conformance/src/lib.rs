@@ -11,7 +11,6 @@
 //! `cargo run --release -p condprog-conformance --example vectors -- decode` writes them again, and a test compares.
 #![forbid(unsafe_code)]
 
-pub mod backends;
 mod bits;
 mod cases;
 mod decode;

@@ -7,6 +7,9 @@
 //!
 //! The rows are those of a table in FP8 with scales for groups of columns, 256 wide.
 
+#[path = "../tests/common/cpu.rs"]
+mod cpu;
+
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
@@ -17,6 +20,7 @@ use condprog_convert::{CompressOptions, compress, quiet};
 use condprog_core::encoder::{Outcome, ScaleRule, Search};
 use condprog_core::{Encoder, Job, Layout, Rate};
 use condprog_cpu::CpuEncoder;
+use cpu::Cpu;
 use safetensors::Dtype;
 use safetensors::tensor::{TensorView, serialize_to_file};
 
@@ -46,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let output = folder.path().join(format!("{round}.safetensors"));
         let options = CompressOptions { effort, ..CompressOptions::default() };
         let start = Instant::now();
-        compress(&mut [Box::new(checkpoint.table(TABLE)?)], &output, &options, &quiet)?;
+        compress(&mut [Box::new(checkpoint.table(TABLE)?)], &output, &options, &Cpu, &quiet)?;
         whole.push(start.elapsed().as_secs_f64());
     }
     let speed = |seconds: &mut Vec<f64>| {

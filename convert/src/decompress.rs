@@ -8,15 +8,15 @@ use std::path::Path;
 
 use condprog_checkpoint::fp8;
 use condprog_checkpoint::internal::{number_at_least, number_bytes};
-use condprog_core::{Decoder, Missing, Output};
-use condprog_cpu::CpuDecoder;
+use condprog_core::{Missing, Output};
+use condprog_table::Tables;
 use condprog_table::format::TableInfo;
 use condprog_table::header::{Header, TensorEntry};
 use condprog_table::names::METADATA_KEY;
 use condprog_table::source::{ScaleKind, ScaleTensor, SourceDtype, number_size};
-use condprog_table::{TableRecords, Tables};
 use rayon::prelude::*;
 
+use crate::codec::{BoxDecoder, Codec, CodecError};
 use crate::error::Error;
 use crate::journal;
 use crate::output::{Temporary, folder_of, refuse_full, refuse_same, sweep};
@@ -60,6 +60,7 @@ pub fn decompress(
     file: &Tables,
     output: impl AsRef<Path>,
     options: &DecompressOptions,
+    codec: &dyn Codec,
     progress: &Progress<'_>,
 ) -> Result<u64, Error> {
     let output = output.as_ref();
@@ -73,7 +74,7 @@ pub fn decompress(
         let mut temporary = Temporary::create(output, options.force)?;
         let bytes = layout.2;
         let restored = refuse_full(output, bytes, std::iter::empty())
-            .and_then(|()| restore(file, &layout, &tensors, &mut temporary, progress));
+            .and_then(|()| restore(file, &layout, &tensors, &mut temporary, codec, progress));
         match restored {
             Ok(()) => temporary.finish(options.force).map(|()| bytes),
             Err(error) => {
@@ -219,6 +220,7 @@ fn restore(
     (header, places, length): &(Vec<u8>, Places, u64),
     tensors: &[Restored<'_>],
     temporary: &mut Temporary,
+    codec: &dyn Codec,
     progress: &Progress<'_>,
 ) -> Result<(), Error> {
     temporary.set_length(*length)?;
@@ -239,8 +241,8 @@ fn restore(
             let rows = first..tensor.rows.end.min(first + block);
             let ids: Vec<i64> = (0..(rows.end - rows.start) as i64).collect();
             let records = file.read_rows(tensor.table, rows)?;
-            let decoder = CpuDecoder::new(records)?;
-            let (data, scales) = restore_block(&decoder, &ids, tensor);
+            let decoder = codec.decoder(records)?;
+            let (data, scales) = restore_block(&decoder, &ids, tensor)?;
             let row = first - tensor.rows.start;
             temporary.write_at(places[&tensor.name] + row * tensor.row_bytes(), &data)?;
             if let Some((_, at)) = scale {
@@ -253,21 +255,19 @@ fn restore(
 }
 
 /// Elements and scale bytes of some rows.
-fn restore_block(decoder: &CpuDecoder<TableRecords>, ids: &[i64], tensor: &Restored<'_>) -> (Vec<u8>, Vec<u8>) {
+fn restore_block(decoder: &BoxDecoder, ids: &[i64], tensor: &Restored<'_>) -> Result<(Vec<u8>, Vec<u8>), CodecError> {
     let dim = decoder.shape().dim as usize;
     let count = ids.len() * dim;
-    let decode = |output: Output<'_>| {
-        decoder.decode(ids, Missing::Error, output).expect("ids and output are those of the table");
-    };
-    match (tensor.dtype, &tensor.scale) {
+    let decode = |output: Output<'_>| decoder.decode(ids, Missing::Error, output);
+    Ok(match (tensor.dtype, &tensor.scale) {
         (SourceDtype::Bf16 | SourceDtype::F16, _) => {
             let mut bits = vec![0u16; count];
-            decode(if tensor.dtype == SourceDtype::F16 { Output::F16(&mut bits) } else { Output::Bf16(&mut bits) });
+            decode(if tensor.dtype == SourceDtype::F16 { Output::F16(&mut bits) } else { Output::Bf16(&mut bits) })?;
             (bits.iter().flat_map(|bits| bits.to_le_bytes()).collect(), Vec::new())
         }
         (dtype @ (SourceDtype::F8E4m3 | SourceDtype::I8), Some(scale)) => {
             let mut values = vec![0f32; count];
-            decode(Output::F32(&mut values));
+            decode(Output::F32(&mut values))?;
             let element = if dtype == SourceDtype::I8 { fp8::i8_from_f64 } else { fp8::e4m3_from_f64 };
             let largest = if dtype == SourceDtype::I8 { fp8::I8_MAX } else { fp8::E4M3_MAX };
             let mut data = vec![0; count];
@@ -300,8 +300,8 @@ fn restore_block(decoder: &CpuDecoder<TableRecords>, ids: &[i64], tensor: &Resto
         }
         _ => {
             let mut values = vec![0f32; count];
-            decode(Output::F32(&mut values));
+            decode(Output::F32(&mut values))?;
             (values.iter().flat_map(|value| value.to_le_bytes()).collect(), Vec::new())
         }
-    }
+    })
 }

@@ -10,6 +10,7 @@
 //!
 //! | folder or file | what it does |
 //! |---|---|
+//! | `codec.rs` | what codes and restores rows for these jobs: any backend |
 //! | `compress/` | source tables to table files: streamed, resumable, in parts that are joined later |
 //! | `rewrite/` | a whole checkpoint made anew around its table files |
 //! | `decompress.rs` | a table file to an ordinary safetensors file |
@@ -21,6 +22,7 @@
 //! Sources are only read. An output is created under a working name, and renamed when it is whole and on the disk.
 #![forbid(unsafe_code)]
 
+mod codec;
 mod compress;
 mod decompress;
 mod error;
@@ -31,6 +33,7 @@ mod rewrite;
 mod stream;
 mod verify;
 
+pub use codec::{BoxDecoder, BoxEncoder, Codec, CodecError, erase_decoder, erase_encoder};
 pub use compress::{
     CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, Preview, ScaleMode, compress, compress_file,
     finished, is_begun, join, preview, rate_segments,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Folder, f32_table, options, rows};
+use common::{Cpu, Folder, f32_table, options, rows};
 use condprog_checkpoint::{Checkpoint, FileState, RawRows, RowSource, TableRows};
 use condprog_convert::{CompressOptions, compress};
 use condprog_table::source::SourceInfo;
@@ -55,7 +55,7 @@ fn rows_that_are_read_are_soon_written_on_any_number_of_threads() {
         let watched = Watched { table, read: Arc::clone(&read) };
         let options = CompressOptions { threads: NonZeroUsize::new(threads), force: true, ..options(BLOCK) };
         let most = AtomicU64::new(0);
-        compress(&mut [Box::new(watched)], folder.path("out"), &options, &|update| {
+        compress(&mut [Box::new(watched)], folder.path("out"), &options, &Cpu, &|update| {
             most.fetch_max(read.load(Ordering::Relaxed) - update.rows_done, Ordering::Relaxed);
             ControlFlow::Continue(())
         })

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::{
-    Folder, Named, bf16_bytes, compress, f32_bytes, f32_table, options, rows, values, write, write_checkpoint,
+    Cpu, Folder, Named, bf16_bytes, compress, f32_bytes, f32_table, options, rows, values, write, write_checkpoint,
     write_index,
 };
 use condprog_checkpoint::{Checkpoint, RowSource};
@@ -34,7 +34,7 @@ fn fp8_pair(name: &str) -> [Named; 2] {
 fn table_of(folder: &Folder, patterns: &[&str]) -> Result<Vec<u8>, (&'static str, String)> {
     let out = Folder::new();
     let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.to_string()).collect();
-    match compress_file(folder.path(""), &patterns, out.path("out"), &options(4), &quiet) {
+    match compress_file(folder.path(""), &patterns, out.path("out"), &options(4), &Cpu, &quiet) {
         Ok(_) => Ok(fs::read(out.path("out")).unwrap()),
         Err(error) => {
             assert!(out.list().is_empty(), "{:?}", out.list());

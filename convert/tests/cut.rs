@@ -5,7 +5,7 @@ mod common;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use common::{Folder, Seeded, compress, decode, f32_table, options, rows};
+use common::{Cpu, Folder, Seeded, compress, decode, f32_table, options, rows};
 use condprog_checkpoint::Checkpoint;
 use condprog_convert::{
     CompressOptions, DecompressOptions, Error, JoinOptions, PartOf, VerifyOptions, compress_file, decompress, join,
@@ -38,13 +38,13 @@ fn a_file_that_is_cut_under_its_reader_is_an_error_that_names_it() {
     OpenOptions::new().write(true).open(&output).unwrap().set_len(length - 4).unwrap();
 
     for source in [None, Some(&source)] {
-        is_cut(&verify(&file, source, &VerifyOptions::default(), &quiet).unwrap_err(), &output);
+        is_cut(&verify(&file, source, &VerifyOptions::default(), &Cpu, &quiet).unwrap_err(), &output);
     }
     is_cut(&inspect(&file).unwrap_err().into(), &output);
     is_cut(&file.load("t").unwrap_err().into(), &output);
     is_cut(&file.pick("t", &[0, ROWS as i64 - 1]).unwrap_err().into(), &output);
     is_cut(&file.check_block("t", 0, file.tables()[0].segments[0].blocks() - 1).unwrap_err().into(), &output);
-    is_cut(&decompress(&file, folder.path("back"), &DecompressOptions::default(), &quiet).unwrap_err(), &output);
+    is_cut(&decompress(&file, folder.path("back"), &DecompressOptions::default(), &Cpu, &quiet).unwrap_err(), &output);
     // What is still there is served.
     assert!(file.check_block("t", 0, 0).is_ok() && file.pick("t", &[0, 5]).is_ok());
     assert_eq!(folder.list(), ["in", "out"]);
@@ -54,7 +54,7 @@ fn a_file_that_is_cut_under_its_reader_is_an_error_that_names_it() {
     let length = fs::metadata(&input).unwrap().len();
     OpenOptions::new().write(true).open(&input).unwrap().set_len(length - 4).unwrap();
     let file = Tables::open(table).unwrap();
-    let error = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap_err();
+    let error = verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet).unwrap_err();
     assert!(error.to_string().starts_with(&format!("cannot read {}: ", input.display())), "{error}");
 }
 
@@ -68,7 +68,7 @@ fn a_part_that_is_cut_is_not_joined() {
         .map(|part| {
             let path = folder.path(&format!("part-{}", part.start));
             let options = CompressOptions { part: Some(PartOf::Rows(part)), ..options(256) };
-            compress_file(&input, &[], &path, &options, &quiet).unwrap();
+            compress_file(&input, &[], &path, &options, &Cpu, &quiet).unwrap();
             path
         })
         .collect();
@@ -128,8 +128,8 @@ fn a_number_of_threads_that_is_a_mistake_is_refused() {
     assert_eq!(folder.list(), ["in"]);
     compress(&input, &output, &options(4)).unwrap();
     let file = Tables::open(&output).unwrap();
-    let error = verify(&file, None, &VerifyOptions { threads, ..Default::default() }, &quiet).unwrap_err();
+    let error = verify(&file, None, &VerifyOptions { threads, ..Default::default() }, &Cpu, &quiet).unwrap_err();
     assert_eq!(error.code(), "option");
     let options = DecompressOptions { threads, ..Default::default() };
-    assert_eq!(decompress(&file, folder.path("back"), &options, &quiet).unwrap_err().code(), "option");
+    assert_eq!(decompress(&file, folder.path("back"), &options, &Cpu, &quiet).unwrap_err().code(), "option");
 }

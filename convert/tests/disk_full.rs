@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Folder, compress, f32_bytes, f32_table, options, rows, write};
+use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_convert::{DecompressOptions, Error, Update, compress_file, decompress};
 use condprog_table::Tables;
 use safetensors::tensor::Dtype;
@@ -71,11 +71,11 @@ fn child() {
         }
         ControlFlow::Continue(())
     };
-    says(compress_file(folder.join("in"), &[], small.join("out"), &options(32), &fill).unwrap_err(), true);
+    says(compress_file(folder.join("in"), &[], small.join("out"), &options(32), &Cpu, &fill).unwrap_err(), true);
     assert_eq!(list(), ["other", "out.condprog-journal", "out.condprog-partial"]);
     fs::remove_file(small.join("other")).unwrap();
     let table = Tables::open(folder.join("table")).unwrap();
-    says(decompress(&table, small.join("restored"), &DecompressOptions::default(), &fill).unwrap_err(), false);
+    says(decompress(&table, small.join("restored"), &DecompressOptions::default(), &Cpu, &fill).unwrap_err(), false);
     fs::remove_file(small.join("other")).unwrap();
     assert_eq!(list(), ["out.condprog-journal", "out.condprog-partial"]);
     // With more room, the run goes on.

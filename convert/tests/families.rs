@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Folder, Named, Seeded, bf16_bytes, options, values, write_checkpoint};
+use common::{Cpu, Folder, Named, Seeded, bf16_bytes, options, values, write_checkpoint};
 use condprog_checkpoint::family::Family;
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{VerifyOptions, compress, quiet, verify};
@@ -43,9 +43,9 @@ fn tables_of(folder: &Folder, family: Family) -> Vec<(Tables, Vec<f32>)> {
             let all = values(&mut checkpoint.rows(info.clone()).unwrap());
             let out = Folder::new();
             let mut sources: Vec<Box<dyn RowSource>> = vec![Box::new(checkpoint.rows(info.clone()).unwrap())];
-            compress(&mut sources, out.path("out"), &options(16), &quiet).unwrap();
+            compress(&mut sources, out.path("out"), &options(16), &Cpu, &quiet).unwrap();
             let file = Tables::open(out.path("out")).unwrap();
-            let report = verify(&file, Some(&checkpoint), &VerifyOptions::default(), &quiet).unwrap();
+            let report = verify(&file, Some(&checkpoint), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
             assert!(report.is_whole() && report.tables[0].mean_cosine.unwrap() > 0.8, "{report:?}");
             assert_eq!(file.tables()[0].source.tensors(), info.parts);
             (file, all)

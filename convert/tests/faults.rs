@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::ops::ControlFlow;
 
-use common::{Folder, compress, f32_bytes, f32_table, options, rows, write};
+use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_checkpoint::Checkpoint;
 use condprog_convert::{
     CompressOptions, DecompressOptions, Error, NonFinite, ScaleMode, Update, VerifyOptions, compress_file, decompress,
@@ -72,7 +72,7 @@ fn rows_that_cannot_be_coded_become_zeros_and_are_counted_if_asked() {
         let expected = if scale == ScaleMode::Global { 2 } else { 3 };
         assert_eq!(file.tables()[0].non_finite_rows, expected, "{scale:?}");
         let source = Checkpoint::open(folder.path("in")).unwrap();
-        let report = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
+        let report = verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
         assert!(report.is_whole());
         assert_eq!((report.tables[0].zero_rows, report.tables[0].non_finite_rows), (expected, expected));
         assert!(report.tables[0].relative_mse.unwrap().is_finite());
@@ -90,7 +90,7 @@ fn zero_rows_and_rows_below_the_smallest_scale_are_counted_apart() {
     let table = &file.tables()[0];
     assert_eq!((table.zero_rows, table.underflow_rows, table.non_finite_rows), (2, 2, 0));
     let source = Checkpoint::open(folder.path("in")).unwrap();
-    let report = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
+    let report = verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     let found = &report.tables[0];
     assert_eq!((found.zero_rows, found.underflow_rows), (4, 2));
     assert_eq!((found.worst_row, found.worst_relative_mse), (Some(5), Some(1.0)));
@@ -119,7 +119,7 @@ fn one_hot_and_heavy_tailed_rows_keep_their_direction() {
     f32_table(&input, "t", 64, &values);
     compress(&input, &output, &options(4)).unwrap();
     let (file, source) = (Tables::open(&output).unwrap(), Checkpoint::open(&input).unwrap());
-    let report = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
+    let report = verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     let table = &report.tables[0];
     // A search that loses its way on an outlier has a cosine near zero.
     assert!(table.mean_cosine.unwrap() > 0.8 && table.worst_relative_mse.unwrap() < 0.9, "{table:?}");
@@ -138,7 +138,7 @@ fn widths_and_options_out_of_range_are_named() {
         ],
     );
     let run = |name: &str, options: &CompressOptions| {
-        compress_file(&input, &[name.into()], &output, options, &quiet).unwrap_err().to_string()
+        compress_file(&input, &[name.into()], &output, options, &Cpu, &quiet).unwrap_err().to_string()
     };
     let rate = Rate::from_quarters(5).unwrap();
     let message = run("odd", &CompressOptions { rate, ..options(1) });
@@ -212,7 +212,7 @@ fn a_file_is_not_replaced_by_what_is_made_from_it() {
     compress(&input, &output, &force).unwrap();
     let file = Tables::open(&output).unwrap();
     let options = DecompressOptions { force: true, ..Default::default() };
-    assert!(matches!(decompress(&file, &output, &options, &quiet), Err(Error::SameFile { .. })));
+    assert!(matches!(decompress(&file, &output, &options, &Cpu, &quiet), Err(Error::SameFile { .. })));
     assert_eq!(fs::read(&input).unwrap(), before);
     assert!(Tables::open(&output).is_ok());
 }
@@ -220,7 +220,7 @@ fn a_file_is_not_replaced_by_what_is_made_from_it() {
 #[test]
 fn nothing_to_compress_is_an_error() {
     let folder = Folder::new();
-    let error = condprog_convert::compress(&mut [], folder.path("out"), &options(4), &quiet).unwrap_err();
+    let error = condprog_convert::compress(&mut [], folder.path("out"), &options(4), &Cpu, &quiet).unwrap_err();
     assert!(matches!(error, Error::NothingToDo));
     assert!(folder.list().is_empty());
 }
@@ -248,7 +248,7 @@ fn damage_is_found_and_named_by_its_block() {
             let mut damaged = whole.clone();
             damaged[whole.len() - 60 + row * 6 + byte] ^= 0x10;
             let file = Tables::from_bytes("t.safetensors", damaged).unwrap();
-            let report = verify(&file, None, &VerifyOptions::default(), &quiet).unwrap();
+            let report = verify(&file, None, &VerifyOptions::default(), &Cpu, &quiet).unwrap();
             assert!(!report.is_whole());
             let [damage] = report.tables[0].damage.as_slice() else { panic!("{report:?}") };
             assert_eq!((damage.tensor.as_str(), damage.first_row, damage.rows), ("t", first, count));
@@ -274,7 +274,7 @@ fn verifying_against_another_source_is_refused() {
     let against = |tensors: &[common::Tensor]| {
         write(&other, tensors);
         let source = Checkpoint::open(&other).unwrap();
-        verify(&file, Some(&source), &VerifyOptions::default(), &quiet)
+        verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet)
     };
     let error = against(&[("t", Dtype::F32, vec![11, 16], vec![0; 704])]).unwrap_err();
     assert_eq!(error.to_string(), "table \"t\" was made from shape [10, 16], got [11, 16]");
@@ -298,9 +298,9 @@ fn every_job_can_be_stopped() {
     let file = Tables::open(&output).unwrap();
     let source = Checkpoint::open(&input).unwrap();
     let stop = |_: &Update<'_>| ControlFlow::Break(());
-    let result = decompress(&file, &restored, &DecompressOptions::default(), &stop);
+    let result = decompress(&file, &restored, &DecompressOptions::default(), &Cpu, &stop);
     assert!(matches!(result, Err(Error::Cancelled)));
-    let result = verify(&file, Some(&source), &VerifyOptions::default(), &stop);
+    let result = verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &stop);
     assert!(matches!(result, Err(Error::Cancelled)));
     assert_eq!(folder.list(), ["in", "out"]);
 }

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{Folder, Seeded, compress, f32_bytes, options, rows, write};
+use common::{Cpu, Folder, Seeded, compress, f32_bytes, options, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
     CompressOptions, DecompressOptions, JoinOptions, PartOf, RestoredDtype, ScaleMode, VerifyOptions, decompress, join,
@@ -76,7 +76,7 @@ fn read_part(bytes: &[u8], folder: &Folder, _: bool) -> bool {
 }
 
 fn read_tables(file: &Tables, folder: &Folder, restore: bool) -> bool {
-    let report = verify(file, None, &VerifyOptions::default(), &quiet).unwrap();
+    let report = verify(file, None, &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     assert_eq!(report.tables.len(), file.tables().len());
     inspect(file).unwrap();
     for table in file.tables() {
@@ -98,7 +98,7 @@ fn read_tables(file: &Tables, folder: &Folder, restore: bool) -> bool {
     }
     for dtype in [RestoredDtype::F16, RestoredDtype::Source] {
         let options = DecompressOptions { dtype, force: true, ..Default::default() };
-        if decompress(file, &output, &options, &quiet).is_ok() {
+        if decompress(file, &output, &options, &Cpu, &quiet).is_ok() {
             let tensors = file.tables().len();
             assert!(Checkpoint::open(&output).unwrap().tensors().count() >= tensors);
         }
@@ -253,7 +253,7 @@ fn kinds(folder: &Folder) -> [Kind; 5] {
     let joined = |name: &str, options| {
         let info = checkpoint.join_matching("e", "e.[0-9]", None).unwrap();
         let mut sources: Vec<Box<dyn RowSource>> = vec![Box::new(checkpoint.rows(info).unwrap())];
-        condprog_convert::compress(&mut sources, folder.path(name), &options, &quiet).unwrap()
+        condprog_convert::compress(&mut sources, folder.path(name), &options, &Cpu, &quiet).unwrap()
     };
     joined("table", force(2));
     tables.push(fs::read(folder.path("table")).unwrap());

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Folder, Named, Seeded, bf16_bytes, f32_bytes, options, values, write};
+use common::{Cpu, Folder, Named, Seeded, bf16_bytes, f32_bytes, options, values, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
     DecompressOptions, PartOf, RestoredDtype, VerifyOptions, compress, decompress, join, quiet, verify,
@@ -159,7 +159,7 @@ fn scales_of_one_tensor_are_not_those_of_the_others() {
 fn scales_of_all_rows_are_verified_and_restored() {
     let restore = |file: &Tables, folder: &Folder, name: &str| {
         let options = DecompressOptions { dtype: RestoredDtype::Source, ..Default::default() };
-        decompress(file, folder.path(name), &options, &quiet).unwrap();
+        decompress(file, folder.path(name), &options, &Cpu, &quiet).unwrap();
         fs::read(folder.path(name)).unwrap()
     };
     let own = own_scales("weight_scale");
@@ -169,14 +169,14 @@ fn scales_of_all_rows_are_verified_and_restored() {
         let info = checkpoint.join_matching("n", "n.shard_*.weight", scale).unwrap();
         let mut sources: Vec<Box<dyn RowSource>> = vec![Box::new(checkpoint.rows(info).unwrap())];
         let options = condprog_convert::CompressOptions { part, ..options(3) };
-        compress(&mut sources, folder.path(name), &options, &quiet).unwrap();
+        compress(&mut sources, folder.path(name), &options, &Cpu, &quiet).unwrap();
         Tables::open(folder.path(name)).unwrap()
     };
     let file = compressed(&spanning, &folder, Some("all"), "out", None);
     let first_rows: Vec<_> =
         file.tables()[0].source.parts.iter().map(|part| part.scale.as_ref().unwrap().first_row).collect();
     assert_eq!(first_rows, [Some(0), Some(8), Some(16), Some(24)]);
-    let report = verify(&file, Some(&spanning), &VerifyOptions::default(), &quiet).unwrap();
+    let report = verify(&file, Some(&spanning), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     assert!(report.is_whole() && report.tables[0].relative_mse.unwrap() < 0.1, "{report:?}");
 
     // The same elements and scales as from tensors with scales of their own.

@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Folder, Seeded, Tensor, compress, f32_bytes, f32_table, options, rows, write};
+use common::{Cpu, Folder, Seeded, Tensor, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_checkpoint::Checkpoint;
 use condprog_checkpoint::fp8;
 use condprog_convert::{
@@ -26,7 +26,7 @@ const ALL: VerifyOptions = VerifyOptions { threads: None, sample: Sample::All, m
 /// none, and digests do not tell which rows are wrong.
 fn check(table: &Path, source: &Path, options: &VerifyOptions) -> VerifyReport {
     let (file, source) = (Tables::open(table).unwrap(), Checkpoint::open(source).unwrap());
-    let mut report = verify(&file, Some(&source), options, &quiet).unwrap();
+    let mut report = verify(&file, Some(&source), options, &Cpu, &quiet).unwrap();
     for table in &mut report.tables {
         let wrong = table.damage.iter().any(|damage| damage.fault.code() != "mismatch-error");
         let is_digest = |damage: &Damage| matches!(damage.fault, Fault::SourceDigest { .. });
@@ -44,7 +44,7 @@ fn one_bit_of_one_row_is_another_source() {
     values[place] = f32::from_bits(values[place].to_bits() ^ 1);
     f32_table(&folder.path("other"), "t", DIM, &values);
     let (file, source) = (Tables::open(folder.path("table")).unwrap(), Checkpoint::open(folder.path("other")).unwrap());
-    let report = verify(&file, Some(&source), &LIMITS_ALONE, &quiet).unwrap();
+    let report = verify(&file, Some(&source), &LIMITS_ALONE, &Cpu, &quiet).unwrap();
     assert_eq!(codes(&report.tables[0]), ["mismatch-source"]);
     assert!(report.is_mismatch());
     let says = report.tables[0].damage[0].to_string();
@@ -272,7 +272,7 @@ fn a_largest_error_can_be_set() {
     assert!(damage.to_string().contains(": relative MSE is 0."), "{damage}");
     let (file, source) = (Tables::open(folder.path("table")).unwrap(), Checkpoint::open(folder.path("in")).unwrap());
     for bad in [0.0, -1.0, f64::NAN] {
-        let error = verify(&file, Some(&source), &limit(bad), &quiet).unwrap_err();
+        let error = verify(&file, Some(&source), &limit(bad), &Cpu, &quiet).unwrap_err();
         assert_eq!(error.code(), "max-error");
     }
 }
@@ -308,7 +308,7 @@ fn segments_shards_and_parts_are_compared_with_their_own_rows() {
     assert_eq!(found.damage.iter().map(|damage| damage.first_row).collect::<Vec<_>>(), [60, 150], "{found:?}");
 
     let part = CompressOptions { part: Some(PartOf::Rows(40..290)), ..options(16) };
-    compress_file(folder.path("in"), &[], folder.path("part"), &part, &quiet).unwrap();
+    compress_file(folder.path("in"), &[], folder.path("part"), &part, &Cpu, &quiet).unwrap();
     for options in [VerifyOptions::default(), ALL] {
         assert!(check(&folder.path("part"), &folder.path("in"), &options).is_whole());
     }

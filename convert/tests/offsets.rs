@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-use common::{Folder, bf16_bytes, decode, options, rows, write};
+use common::{Cpu, Folder, bf16_bytes, decode, options, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{CompressOptions, DecompressOptions, PartOf, RestoredDtype, compress_file, decompress, quiet};
 use condprog_table::Tables;
@@ -63,7 +63,7 @@ fn rows_past_31_bits_and_bytes_past_32_are_the_same_as_those_of_a_small_file() {
         let part = first.saturating_sub(30)..(first + COUNT + 30).min(ROWS);
         let output = folder.path("part");
         let options = |rows: Option<_>| CompressOptions { part: rows.map(PartOf::Rows), force: true, ..options(16) };
-        compress_file(&input, &[], &output, &options(Some(part.clone())), &quiet).unwrap();
+        compress_file(&input, &[], &output, &options(Some(part.clone())), &Cpu, &quiet).unwrap();
         let big = Tables::open(&output).unwrap();
         let about = &big.tables()[0];
         assert_eq!((about.first_row, about.rows, about.table_rows), (part.start, part.end - part.start, ROWS));
@@ -75,7 +75,7 @@ fn rows_past_31_bits_and_bytes_past_32_are_the_same_as_those_of_a_small_file() {
         values.resize(about.rows as usize * DIM, 0.0);
         let shape = vec![about.rows as usize, DIM];
         write(&folder.path("small"), &[("t", Dtype::BF16, shape, bf16_bytes(&values))]);
-        compress_file(folder.path("small"), &[], folder.path("table"), &options(None), &quiet).unwrap();
+        compress_file(folder.path("small"), &[], folder.path("table"), &options(None), &Cpu, &quiet).unwrap();
         let small = Tables::open(folder.path("table")).unwrap();
         let records = |file: &Tables| file.load("t").unwrap().segments()[0].records.to_vec();
         assert_eq!(records(&big), records(&small));
@@ -85,7 +85,7 @@ fn rows_past_31_bits_and_bytes_past_32_are_the_same_as_those_of_a_small_file() {
         // The same rows again, as the source has them.
         let source = DecompressOptions { dtype: RestoredDtype::Source, force: true, ..Default::default() };
         let restored = [(&big, "big"), (&small, "back")].map(|(file, name)| {
-            decompress(file, folder.path(name), &source, &quiet).unwrap();
+            decompress(file, folder.path(name), &source, &Cpu, &quiet).unwrap();
             let bytes = std::fs::read(folder.path(name)).unwrap();
             SafeTensors::deserialize(&bytes).unwrap().tensor("t").unwrap().data().to_vec()
         });
@@ -93,5 +93,8 @@ fn rows_past_31_bits_and_bytes_past_32_are_the_same_as_those_of_a_small_file() {
     }
     // A row past the last is one too many.
     let options = CompressOptions { part: Some(PartOf::Rows(ROWS - 1..ROWS + 1)), force: true, ..options(16) };
-    assert_eq!(compress_file(&input, &[], folder.path("part"), &options, &quiet).unwrap_err().code(), "part-rows");
+    assert_eq!(
+        compress_file(&input, &[], folder.path("part"), &options, &Cpu, &quiet).unwrap_err().code(),
+        "part-rows"
+    );
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
-use common::{Folder, Named, Seeded, f32_bytes, f32_table, options, read_all, rows, write};
+use common::{Cpu, Folder, Named, Seeded, f32_bytes, f32_table, options, read_all, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
     CompressOptions, CompressReport, Error, JoinOptions, NonFinite, PartOf, ScaleMode, Stage, Update, compress,
@@ -119,13 +119,13 @@ proptest! {
         };
         let one = folder.path("one");
         fs::create_dir(&one).unwrap();
-        let expected = compress(&mut sources(&checkpoint), one.join("out.safetensors"), &options, &quiet).unwrap();
+        let expected = compress(&mut sources(&checkpoint), one.join("out.safetensors"), &options, &Cpu, &quiet).unwrap();
 
         let mut parts = Vec::new();
         for (number, part) in split.parts(total).into_iter().enumerate() {
             let path = folder.path(&format!("part{number}"));
             let options = CompressOptions { part: Some(part), ..options.clone() };
-            let report = compress(&mut sources(&checkpoint), &path, &options, &quiet).unwrap();
+            let report = compress(&mut sources(&checkpoint), &path, &options, &Cpu, &quiet).unwrap();
             prop_assert_eq!((report.files, report.index), (vec![path.clone()], None));
             parts.push(path);
         }
@@ -169,7 +169,7 @@ impl Parts {
     }
 
     fn code(&self, number: usize, options: &CompressOptions) {
-        compress_file(self.folder.path("in"), &[], &self.paths[number], options, &quiet).unwrap();
+        compress_file(self.folder.path("in"), &[], &self.paths[number], options, &Cpu, &quiet).unwrap();
     }
 
     /// What joining them says; nothing must be left.
@@ -212,7 +212,7 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
     let other = Folder::new();
     for (name, count, says) in [("t", 31, "the source of table \"t\" is"), ("u", 30, "the list of tables is [\"u\"]")] {
         f32_table(&other.path("in"), name, 16, &rows(count, 16, 1));
-        compress_file(other.path("in"), &[], &parts.paths[1], &base(), &quiet).unwrap();
+        compress_file(other.path("in"), &[], &parts.paths[1], &base(), &Cpu, &quiet).unwrap();
         let (code, message) = parts.refused(&parts.paths);
         assert!(code == "part-differs" && message.contains(says), "{message}");
     }
@@ -221,7 +221,7 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
         let scaled: Vec<_> = rows(ROWS, 16, 1).iter().map(|value| value * seed as f32).collect();
         f32_table(&other.path("in"), "t", 16, &scaled);
         let options = CompressOptions { scale: ScaleMode::Global, ..part_options(CUT[number].clone()) };
-        compress_file(other.path("in"), &[], &parts.paths[number], &options, &quiet).unwrap();
+        compress_file(other.path("in"), &[], &parts.paths[number], &options, &Cpu, &quiet).unwrap();
     }
     let (code, message) = parts.refused(&parts.paths);
     assert!(code == "part-differs" && message.contains("the source of table \"t\" is "), "{message}");
@@ -230,7 +230,7 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
     let mut values = rows(ROWS, 16, 1);
     values[29 * 16 + 15] += 0.001;
     f32_table(&other.path("in"), "t", 16, &values);
-    compress_file(other.path("in"), &[], &parts.paths[0], &part_options(CUT[0].clone()), &quiet).unwrap();
+    compress_file(other.path("in"), &[], &parts.paths[0], &part_options(CUT[0].clone()), &Cpu, &quiet).unwrap();
     let (code, message) = parts.refused(&parts.paths);
     assert!(code == "part-differs" && message.contains("the source of table \"t\" is "), "{message}");
     // Of another global scale.
@@ -277,7 +277,7 @@ fn what_is_no_part_is_refused() {
     let parts = Parts::new();
     let [a, _, c] = [0, 1, 2].map(|number| parts.paths[number].clone());
     let whole = parts.folder.path("whole");
-    compress_file(parts.folder.path("in"), &[], &whole, &options(4), &quiet).unwrap();
+    compress_file(parts.folder.path("in"), &[], &whole, &options(4), &Cpu, &quiet).unwrap();
     let (code, message) = parts.refused(&[a.clone(), whole.clone(), c.clone()]);
     assert!(code == "part-none" && message.starts_with(&format!("{} is no part", whole.display())), "{message}");
     assert_eq!(parts.refused(&[a.clone(), parts.folder.path("in"), c.clone()]).0, "format-magic");
@@ -296,7 +296,7 @@ fn parts_stay_as_they_are_and_outputs_are_not_overwritten() {
     assert_eq!(fs::read(&output).unwrap(), b"precious");
     join(&parts.paths, &output, &forced, &quiet).unwrap();
     let whole = parts.folder.path("whole");
-    compress_file(parts.folder.path("in"), &[], &whole, &options(4), &quiet).unwrap();
+    compress_file(parts.folder.path("in"), &[], &whole, &options(4), &Cpu, &quiet).unwrap();
     assert_eq!(fs::read(&output).unwrap(), fs::read(&whole).unwrap());
     assert_eq!(read_all(&parts.paths), before);
 
@@ -310,10 +310,13 @@ fn parts_stay_as_they_are_and_outputs_are_not_overwritten() {
     assert_eq!(join(&parts.paths, &output, &JoinOptions::default(), &stop).unwrap_err().code(), "cancelled");
     assert_eq!(parts.folder.list(), list);
     // Somebody's unfinished compression of that name stays.
-    compress_file(parts.folder.path("in"), &[], &output, &options(4), &stop_after(8)).unwrap_err();
+    compress_file(parts.folder.path("in"), &[], &output, &options(4), &Cpu, &stop_after(8)).unwrap_err();
     let (code, message) = parts.refused(&parts.paths);
     assert!(code == "other-run" && message.contains("the command was compress, is join"), "{message}");
-    assert_eq!(compress_file(parts.folder.path("in"), &[], &output, &options(4), &quiet).unwrap().resumed_rows, 8);
+    assert_eq!(
+        compress_file(parts.folder.path("in"), &[], &output, &options(4), &Cpu, &quiet).unwrap().resumed_rows,
+        8
+    );
 }
 
 #[test]
@@ -418,7 +421,7 @@ fn stop_after(rows: u64) -> impl Fn(&Update<'_>) -> ControlFlow<()> + Sync {
 fn a_part_that_was_stopped_resumes_and_another_part_is_another_run() {
     let parts = Parts::new();
     let (input, output) = (parts.folder.path("in"), parts.folder.path("out"));
-    let run = |options: &CompressOptions, stop| compress_file(&input, &[], &output, options, &stop_after(stop));
+    let run = |options: &CompressOptions, stop| compress_file(&input, &[], &output, options, &Cpu, &stop_after(stop));
     for scale in [ScaleMode::Projection, ScaleMode::Global] {
         let base = || CompressOptions { force: false, scale, ..part_options(7..18) };
         run(&base(), 8).unwrap_err();
@@ -457,7 +460,7 @@ fn parts_that_a_table_does_not_have_are_refused() {
             }
         }
         let options = CompressOptions { part: Some(part), non_finite: NonFinite::Zero, ..options(4) };
-        let error = compress(&mut chosen, folder.path("out"), &options, &quiet).unwrap_err();
+        let error = compress(&mut chosen, folder.path("out"), &options, &Cpu, &quiet).unwrap_err();
         assert_eq!(folder.list(), ["in"]);
         (error.code(), error.to_string())
     };
@@ -487,7 +490,7 @@ fn shares_have_as_many_blocks_as_each_other_and_none_is_empty() {
         for index in 0..of {
             let part = Some(PartOf::Share { index, of });
             let options = CompressOptions { part, non_finite: NonFinite::Zero, force: true, ..options(4) };
-            let report = compress(&mut sources(&checkpoint), folder.path("out"), &options, &quiet).unwrap();
+            let report = compress(&mut sources(&checkpoint), folder.path("out"), &options, &Cpu, &quiet).unwrap();
             for table in &report.tables {
                 let next = &mut all[usize::from(table.name == "b")];
                 assert_eq!((table.first_row, table.first_row % 4), (*next, 0));

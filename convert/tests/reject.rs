@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 
 use cases::{Stage, cases};
-use common::{Folder, compress};
+use common::{Cpu, Folder, compress};
 use condprog_convert::{VerifyOptions, quiet, verify};
 use condprog_table::Tables;
 
@@ -28,7 +28,7 @@ fn verdict(bytes: Vec<u8>) -> Option<(Stage, &'static str)> {
             return Some((Stage::Open, error.code()));
         }
     };
-    let report = verify(&file, None, &VerifyOptions::default(), &quiet).unwrap();
+    let report = verify(&file, None, &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     let damage: Vec<_> = report.tables.iter().flat_map(|table| &table.damage).collect();
     assert!(damage.len() <= 1, "{damage:?}");
     damage.first().map(|damage| (Stage::Verify, damage.fault.code()))

@@ -6,7 +6,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use common::{Folder, Tensor, compress, f32_bytes, f32_table, options, rows, write};
+use common::{Cpu, Folder, Tensor, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_checkpoint::fp8;
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
@@ -61,7 +61,7 @@ fn expected(segments: &[Segment<'_>]) -> Vec<f32> {
 
 fn restored(file: &Tables, output: &Path, dtype: RestoredDtype) -> Vec<u8> {
     let options = DecompressOptions { dtype, force: true, ..Default::default() };
-    let bytes = decompress(file, output, &options, &quiet).unwrap();
+    let bytes = decompress(file, output, &options, &Cpu, &quiet).unwrap();
     let read = fs::read(output).unwrap();
     assert_eq!(read.len() as u64, bytes);
     read
@@ -135,7 +135,7 @@ fn an_output_is_not_overwritten_unless_forced() {
     let file = table_of(&folder, &tensors());
     let output = folder.path("restored");
     fs::write(&output, "precious").unwrap();
-    let error = decompress(&file, &output, &DecompressOptions::default(), &quiet).unwrap_err();
+    let error = decompress(&file, &output, &DecompressOptions::default(), &Cpu, &quiet).unwrap_err();
     assert!(matches!(error, Error::OutputExists { .. }));
     assert_eq!(fs::read(&output).unwrap(), b"precious");
     assert_eq!(folder.list(), ["in", "restored", "table"]);
@@ -200,7 +200,9 @@ fn figures_do_not_depend_on_threads_nor_files_on_them() {
         let threads = NonZeroUsize::new(threads);
         compress(&input, &output, &CompressOptions { threads, scale: ScaleMode::Global, ..options(100) }).unwrap();
         let (file, source) = (Tables::open(&output).unwrap(), Checkpoint::open(&input).unwrap());
-        reports.push(verify(&file, Some(&source), &VerifyOptions { threads, ..Default::default() }, &quiet).unwrap());
+        reports.push(
+            verify(&file, Some(&source), &VerifyOptions { threads, ..Default::default() }, &Cpu, &quiet).unwrap(),
+        );
         files.push(fs::read(&output).unwrap());
     }
     assert!(files.iter().all(|file| *file == files[0]));
@@ -218,7 +220,7 @@ fn figures_are_what_they_say() {
     compress(&input, &output, &options(6)).unwrap();
     let file = Tables::open(&output).unwrap();
     let source = Checkpoint::open(&input).unwrap();
-    let found = verify(&file, Some(&source), &VerifyOptions::default(), &quiet).unwrap();
+    let found = verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     let table = &found.tables[0];
 
     let restored = expected(&file.load("t").unwrap().segments());

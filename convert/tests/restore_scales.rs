@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 
-use common::{Folder, Named, Seeded, bf16_bytes, decode, options, rows, write};
+use common::{Cpu, Folder, Named, Seeded, bf16_bytes, decode, options, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{CompressOptions, DecompressOptions, NonFinite, RestoredDtype, compress, decompress, quiet};
 use condprog_core::Rate;
@@ -104,13 +104,13 @@ fn compressed(folder: &Folder, checkpoint: &Checkpoint, tensors: &[&str], rows: 
         force: true,
         ..options(5)
     };
-    compress(&mut sources, folder.path("table"), &options, &quiet).unwrap();
+    compress(&mut sources, folder.path("table"), &options, &Cpu, &quiet).unwrap();
     Tables::open(folder.path("table")).unwrap()
 }
 
 fn restored(folder: &Folder, file: &Tables) -> Vec<u8> {
     let options = DecompressOptions { dtype: RestoredDtype::Source, force: true, ..Default::default() };
-    decompress(file, folder.path("restored"), &options, &quiet).unwrap();
+    decompress(file, folder.path("restored"), &options, &Cpu, &quiet).unwrap();
     fs::read(folder.path("restored")).unwrap()
 }
 
@@ -266,7 +266,7 @@ fn one_file_of_many_comes_back_as_its_rows() {
         let info = checkpoint.join("t", &names, None).unwrap();
         let mut sources: Vec<Box<dyn RowSource>> = vec![Box::new(checkpoint.rows(info).unwrap())];
         let options = CompressOptions { shard_bytes: Some(100), ..options(3) };
-        let report = compress(&mut sources, folder.path("out.safetensors"), &options, &quiet).unwrap();
+        let report = compress(&mut sources, folder.path("out.safetensors"), &options, &Cpu, &quiet).unwrap();
         assert!(report.files.len() > 2);
         let whole = restored(&folder, &Tables::open(report.index.unwrap()).unwrap());
         let whole = SafeTensors::deserialize(&whole).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use common::{Folder, compress, f32_table, options, rows};
+use common::{Cpu, Folder, compress, f32_table, options, rows};
 use condprog_convert::{CompressOptions, CompressReport, Error, NonFinite, ScaleMode, Stage, Update, compress_file};
 use condprog_core::Rate;
 use condprog_table::{SegmentPlan, Tables};
@@ -32,7 +32,7 @@ fn stopped_after(rows: u64, input: &Path, output: &Path, options: &CompressOptio
         Update { stage: Stage::Encode, rows_done, .. } if *rows_done >= rows => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
-    compress_file(input, &[], output, options, &stop)
+    compress_file(input, &[], output, options, &Cpu, &stop)
 }
 
 fn uninterrupted(input: &Path, options: &CompressOptions) -> Vec<u8> {
@@ -61,7 +61,7 @@ fn a_stopped_run_leaves_nothing_that_looks_finished_and_resumes() {
             seen.lock().unwrap().push((update.stage, update.rows_done, update.rows_total));
             ControlFlow::Continue(())
         };
-        let report = compress_file(&input, &[], &output, &options, &record).unwrap();
+        let report = compress_file(&input, &[], &output, &options, &Cpu, &record).unwrap();
         // What the stopped runs had done is counted as done, and not done again; nor is the scale measured again.
         assert_eq!(report.resumed_rows, 12);
         let expected: Vec<_> = [16, 20, 24, 28, 30].map(|done| (Stage::Encode, done, 30)).into();
@@ -168,7 +168,7 @@ fn a_source_that_changes_during_a_run_is_noticed() {
             }
             ControlFlow::Continue(())
         };
-        let error = compress_file(&input, &[], &output, &options(BLOCK), &change).unwrap_err();
+        let error = compress_file(&input, &[], &output, &options(BLOCK), &Cpu, &change).unwrap_err();
         assert!(
             matches!(
                 error,
@@ -357,7 +357,7 @@ fn restoring_does_not_touch_an_unfinished_compression() {
     let file = Tables::open(&table).unwrap();
     let restore = |force| {
         let options = condprog_convert::DecompressOptions { force, ..Default::default() };
-        condprog_convert::decompress(&file, &output, &options, &condprog_convert::quiet)
+        condprog_convert::decompress(&file, &output, &options, &Cpu, &condprog_convert::quiet)
     };
     let error = restore(false).unwrap_err();
     assert!(error.to_string().contains("the command was compress, is decompress"), "{error}");
@@ -374,7 +374,7 @@ fn one_output_has_one_writer() {
         meanwhile.get_or_insert_with(|| compress(&input, &output, &options(BLOCK)));
         ControlFlow::Continue(())
     };
-    compress_file(&input, &[], &output, &options(BLOCK), &other).unwrap();
+    compress_file(&input, &[], &output, &options(BLOCK), &Cpu, &other).unwrap();
     let error = meanwhile.into_inner().unwrap().unwrap().unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     assert!(Tables::open(&output).is_ok());
@@ -401,7 +401,7 @@ fn child() {
         }
         ControlFlow::Continue(())
     };
-    compress_file(folder.join("in"), &[], folder.join("out"), &options(BLOCK), &hang).unwrap();
+    compress_file(folder.join("in"), &[], folder.join("out"), &options(BLOCK), &Cpu, &hang).unwrap();
 }
 
 #[test]

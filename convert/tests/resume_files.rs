@@ -7,7 +7,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use common::{Folder, compress, f32_bytes, f32_table, options, read_all, rows, write};
+use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, read_all, rows, write};
 use condprog_convert::{CompressOptions, Error, ScaleMode, Stage, Update, compress_file, quiet};
 use condprog_core::Rate;
 use condprog_table::SegmentPlan;
@@ -38,7 +38,7 @@ fn stopped_after(rows: u64, folder: &Folder, options: &CompressOptions) {
         Update { stage: Stage::Encode, rows_done, .. } if *rows_done >= rows => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
-    let result = compress_file(folder.path("in"), &[], folder.path("out.safetensors"), options, &stop);
+    let result = compress_file(folder.path("in"), &[], folder.path("out.safetensors"), options, &Cpu, &stop);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
 }
 
@@ -275,5 +275,5 @@ fn a_run_over_finished_files_is_forced_and_resumes_forced() {
     assert_eq!(run(&folder, &forced).unwrap(), 22);
     assert_eq!(contents(&folder), whole(&CompressOptions { force: false, ..forced }));
     assert_ne!(contents(&folder), before);
-    compress_file(folder.path("in"), &[], folder.path("out.safetensors"), &options, &quiet).unwrap_err();
+    compress_file(folder.path("in"), &[], folder.path("out.safetensors"), &options, &Cpu, &quiet).unwrap_err();
 }

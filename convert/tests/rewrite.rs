@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use common::{Folder, Seeded, compress, f32_bytes, options, rows};
+use common::{Cpu, Folder, Seeded, compress, f32_bytes, options, rows};
 use condprog_convert::{CompressReport, Error, Rewrite, RewriteOptions, RewriteReport, compress_file, quiet};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -73,7 +73,7 @@ fn replaced() -> BTreeSet<String> {
 
 fn compress_table(input: &Path, output: &Path) -> CompressReport {
     let shards = condprog_convert::CompressOptions { shard_bytes: Some(500), ..options(10) };
-    compress_file(input, &[TABLE.into()], output.join("tables.safetensors"), &shards, &quiet).unwrap()
+    compress_file(input, &[TABLE.into()], output.join("tables.safetensors"), &shards, &Cpu, &quiet).unwrap()
 }
 
 fn rewrite(input: &Path, output: &Path) -> RewriteReport {
@@ -284,7 +284,7 @@ fn a_single_file_gets_an_index() {
     let rewrite = |output: &Path| {
         let rewrite = Rewrite::begin(&input, output, ["t".to_string()].into(), RewriteOptions::default()).unwrap();
         let report =
-            compress_file(&input, &["t".into()], output.join("tables.safetensors"), &options(8), &quiet).unwrap();
+            compress_file(&input, &["t".into()], output.join("tables.safetensors"), &options(8), &Cpu, &quiet).unwrap();
         rewrite.finish(&report.tables, &report.files).unwrap()
     };
     let report = rewrite(&output);
@@ -318,7 +318,7 @@ fn a_checkpoint_made_anew_can_be_again() {
     let rewrite = |input: &Path, table: &str, output: &Path| {
         let rewrite = Rewrite::begin(input, output, [table.to_string()].into(), RewriteOptions::default()).unwrap();
         let file = output.join(format!("{table}.safetensors"));
-        let report = compress_file(input, &[table.into()], file, &options(8), &quiet).unwrap();
+        let report = compress_file(input, &[table.into()], file, &options(8), &Cpu, &quiet).unwrap();
         rewrite.finish(&report.tables, &report.files).unwrap();
     };
     rewrite(&input, "t", &folder.path("first"));
@@ -428,7 +428,7 @@ fn table_files_must_fit() {
     let folder = Folder::new();
     let input = checkpoint(&folder);
     let elsewhere = folder.path("tables.safetensors");
-    let report = compress_file(&input, &[TABLE.into()], &elsewhere, &options(8), &quiet).unwrap();
+    let report = compress_file(&input, &[TABLE.into()], &elsewhere, &options(8), &Cpu, &quiet).unwrap();
     let begin = || Rewrite::begin(&input, folder.path("out"), replaced(), RewriteOptions::default()).unwrap();
     assert!(begin().is_taken("tokenizer.json") && begin().is_taken("model.safetensors.index.json"));
     assert!(!begin().is_taken("tables.safetensors") && !begin().is_taken("model-00002-of-00003.safetensors"));

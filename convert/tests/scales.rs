@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 
-use common::{Folder, Tensor, bf16_bytes, compress, options, values, write};
+use common::{Cpu, Folder, Tensor, bf16_bytes, compress, options, values, write};
 use condprog_checkpoint::Checkpoint;
 use condprog_table::source::ScaleKind;
 use safetensors::tensor::Dtype;
@@ -194,6 +194,7 @@ fn scales_among(weight: Dtype, tensors: &[(&'static str, Dtype, &[usize])]) -> R
             &["a.x.weight".into()],
             output,
             &options(1),
+            &Cpu,
             &condprog_convert::quiet,
         );
         assert_eq!(again.unwrap_err().to_string(), error.to_string());

@@ -7,7 +7,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use common::{Folder, Seeded, bf16_bytes, decode, f32_bytes, options, read_all, rows, write, write_index};
+use common::{Cpu, Folder, Seeded, bf16_bytes, decode, f32_bytes, options, read_all, rows, write, write_index};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
     CompressOptions, CompressReport, DecompressOptions, Error, RestoredDtype, VerifyOptions, compress, decompress,
@@ -51,7 +51,7 @@ fn run(checkpoint: &Checkpoint, output: PathBuf, changed: CompressOptions) -> Re
     }
     let plan = |rows, quarters| SegmentPlan { rows, rate: Rate::from_quarters(quarters).unwrap() };
     let segments = [("t".to_string(), vec![plan(20, 6), plan(33, 8)])].into();
-    compress(&mut sources, output, &CompressOptions { segments, ..changed }, &quiet)
+    compress(&mut sources, output, &CompressOptions { segments, ..changed }, &Cpu, &quiet)
 }
 
 fn sharded(shard_bytes: u64) -> CompressOptions {
@@ -163,7 +163,7 @@ fn every_job_on_many_files_gives_what_it_gives_on_one() {
     let one = single(&checkpoint, &folder);
     run(&checkpoint, folder.path("out.safetensors"), sharded(200)).unwrap();
     let many = Tables::open(folder.path("out.safetensors.index.json")).unwrap();
-    let report = |file| verify(file, Some(&checkpoint), &VerifyOptions::default(), &quiet).unwrap();
+    let report = |file| verify(file, Some(&checkpoint), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     assert!(report(&many).is_whole());
     assert_eq!(report(&many), report(&one));
     for (many, one) in inspect(&many).unwrap().into_iter().zip(inspect(&one).unwrap()) {
@@ -180,7 +180,7 @@ fn every_job_on_many_files_gives_what_it_gives_on_one() {
     for dtype in [RestoredDtype::Bf16, RestoredDtype::F32, RestoredDtype::Source] {
         let options = DecompressOptions { dtype, force: true, ..Default::default() };
         for (file, name) in [(&many, "many"), (&one, "single")] {
-            decompress(file, folder.path(name), &options, &quiet).unwrap();
+            decompress(file, folder.path(name), &options, &Cpu, &quiet).unwrap();
         }
         assert_eq!(fs::read(folder.path("many")).unwrap(), fs::read(folder.path("single")).unwrap());
     }
@@ -188,7 +188,7 @@ fn every_job_on_many_files_gives_what_it_gives_on_one() {
     let options = DecompressOptions { force: true, ..Default::default() };
     for path in many.files().map(PathBuf::from).collect::<Vec<_>>() {
         let before = fs::read(&path).unwrap();
-        assert!(matches!(decompress(&many, &path, &options, &quiet), Err(Error::SameFile { .. })));
+        assert!(matches!(decompress(&many, &path, &options, &Cpu, &quiet), Err(Error::SameFile { .. })));
         assert_eq!(fs::read(&path).unwrap(), before);
     }
 }
@@ -204,7 +204,7 @@ fn damage_in_one_file_of_many_is_named_by_rows_of_the_table() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(last, bytes).unwrap();
     let file = Tables::open(folder.path("")).unwrap();
-    let report = verify(&file, None, &VerifyOptions::default(), &quiet).unwrap();
+    let report = verify(&file, None, &VerifyOptions::default(), &Cpu, &quiet).unwrap();
     let damage: Vec<_> = report.tables.iter().flat_map(|table| &table.damage).collect();
     let [damage] = damage.as_slice() else { panic!("{damage:?}") };
     let table = file.table("u").unwrap();

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Folder, compress, f32_table, options, rows};
+use common::{Cpu, Folder, compress, f32_table, options, rows};
 use condprog_convert::{
     CompressOptions, DecompressOptions, Error, JoinOptions, PartOf, Stage, Update, compress_file, decompress, join,
     preview, quiet,
@@ -197,7 +197,7 @@ fn parts_and_restored_files_keep_to_the_same_rules() {
             let what = format!("{trap}, force {force}");
             refused(&folder, &what, &codes, &|| join(&parts, &output, &JoinOptions { force }, &quiet).map(drop));
             let options = DecompressOptions { force, ..DecompressOptions::default() };
-            refused(&folder, &what, &codes, &|| decompress(&table, &output, &options, &quiet).map(drop));
+            refused(&folder, &what, &codes, &|| decompress(&table, &output, &options, &Cpu, &quiet).map(drop));
         }
     }
 }
@@ -227,7 +227,7 @@ fn stopped(folder: &Folder, options: &CompressOptions) {
         Update { stage: Stage::Encode, rows_done, .. } if *rows_done >= 8 => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
-    let result = compress_file(folder.path(IN), &[], folder.path(OUT), options, &stop);
+    let result = compress_file(folder.path(IN), &[], folder.path(OUT), options, &Cpu, &stop);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
 }
 

@@ -56,4 +56,4 @@ pub use input::regular_file;
 pub use inspect::{ScaleRange, SegmentSummary, TableSummary, inspect};
 pub use plan::SegmentPlan;
 pub use records::{PickedRows, TableRecords};
-pub use tables::Tables;
+pub use tables::{RecordRun, Tables};

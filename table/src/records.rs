@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::error::Error;
 use crate::format::TableInfo;
-use crate::tables::{Run, Tables};
+use crate::tables::{RecordRun, Tables};
 
 /// Records of rows of one table, in memory.
 #[derive(Debug)]
@@ -103,8 +103,7 @@ impl Tables {
     /// # Errors
     /// [`Error::NoTable`]; [`Error::Io`] when they cannot be read, or there is no memory for them.
     pub fn load(&self, name: &str) -> Result<TableRecords, Error> {
-        let table = self.table(name)?;
-        let load = |run: Run| -> Result<_, Error> {
+        let load = |run: RecordRun| -> Result<_, Error> {
             let no_memory = |source| Error::NoMemory { table: name.into(), bytes: run.bytes(), source };
             let length = usize::try_from(run.bytes()).map_err(|_| no_memory(std::io::ErrorKind::OutOfMemory.into()))?;
             let mut records = HugeBuffer::zeroed(length).map_err(no_memory)?;
@@ -116,7 +115,7 @@ impl Tables {
                 .try_for_each(|(part, out)| self.read_run(&run, (part * rows) as u64, out))?;
             Ok((run.layout, Bytes::Many(records)))
         };
-        let runs = self.runs(table, 0..table.rows)?.into_iter().map(load).collect::<Result<_, _>>()?;
+        let runs = self.runs(name)?.into_iter().map(load).collect::<Result<_, _>>()?;
         Ok(TableRecords { runs })
     }
 
@@ -167,7 +166,7 @@ impl Tables {
     }
 
     /// The records of ascending rows of one segment, which starts at row `start`.
-    fn pick_part(&self, segment: &Run, start: u64, rows: &[u64]) -> Result<Vec<u8>, Error> {
+    fn pick_part(&self, segment: &RecordRun, start: u64, rows: &[u64]) -> Result<Vec<u8>, Error> {
         let bytes = segment.layout.record_bytes();
         let mut out = Vec::with_capacity(rows.len() * bytes);
         let mut buffer = Vec::new();
@@ -189,11 +188,11 @@ impl Tables {
 
     /// Reads the records of a range of rows of a table of this file.
     pub fn read_rows(&self, table: &TableInfo, rows: Range<u64>) -> Result<TableRecords, Error> {
-        let read = |run: Run| -> Result<_, Error> {
+        let read = |run: RecordRun| -> Result<_, Error> {
             let mut records = vec![0; run.bytes() as usize];
             self.read_run(&run, 0, &mut records)?;
             Ok((run.layout, Bytes::Few(records)))
         };
-        Ok(TableRecords { runs: self.runs(table, rows)?.into_iter().map(read).collect::<Result<_, _>>()? })
+        Ok(TableRecords { runs: self.runs_of(table, rows)?.into_iter().map(read).collect::<Result<_, _>>()? })
     }
 }

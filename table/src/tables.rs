@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use condprog_core::Segment;
+use condprog_core::{Layout, Segment};
 
 use crate::checksum;
 use crate::damage::{Damage, Fault};
@@ -240,35 +240,44 @@ impl Tables {
     /// # Errors
     /// [`Error::NoTable`]; [`Error::FileBytes`] when the bytes are not as long as the files.
     pub fn segments_in<'a>(&self, name: &str, files: &[&'a [u8]]) -> Result<Vec<Segment<'a>>, Error> {
-        let table = self.table(name)?;
+        let runs = self.runs(name)?;
         for (place, file) in self.files.iter().enumerate() {
             let (got, expected) = (files.get(place).map_or(0, |bytes| bytes.len() as u64), file.bytes.length());
             if got != expected {
                 return Err(Error::FileBytes { path: file.path.clone(), got, expected });
             }
         }
-        Ok(self
-            .runs(table, 0..table.rows)?
+        Ok(runs
             .into_iter()
             .map(|run| {
                 let range = run.offset as usize..run.offset as usize + run.bytes() as usize;
-                Segment { rows: run.rows, layout: run.layout, records: &files[run.place][range] }
+                Segment { rows: run.rows, layout: run.layout, records: &files[run.file][range] }
             })
             .collect())
     }
 
+    /// Where the records of a table lie, in row order: for those who read, map or transfer them themselves. Neighbours of one
+    /// layout in one file are one run.
+    ///
+    /// # Errors
+    /// [`Error::NoTable`].
+    pub fn runs(&self, name: &str) -> Result<Vec<RecordRun>, Error> {
+        let table = self.table(name)?;
+        self.runs_of(table, 0..table.rows)
+    }
+
     /// Where the records of some rows of a table of this file are. Neighbours of one layout in one file are one run,
     /// since a decoder has less to look up the fewer there are; Qwen's 128 tensors become as many as there are files.
-    pub fn runs(&self, table: &TableInfo, rows: Range<u64>) -> Result<Vec<Run>, Error> {
-        let mut runs: Vec<Run> = Vec::new();
+    pub fn runs_of(&self, table: &TableInfo, rows: Range<u64>) -> Result<Vec<RecordRun>, Error> {
+        let mut runs: Vec<RecordRun> = Vec::new();
         let from = table.segments.partition_point(|segment| segment.first_row + segment.rows <= rows.start);
         for info in table.segments[from..].iter().take_while(|segment| segment.first_row < rows.end) {
             let all = self.run(info)?;
             let first = rows.start.max(info.first_row) - info.first_row;
             let count = rows.end.min(info.first_row + info.rows) - info.first_row - first;
-            let run = Run { offset: all.offset + first * info.record_bytes(), rows: count, ..all };
+            let run = RecordRun { offset: all.offset + first * info.record_bytes(), rows: count, ..all };
             match runs.last_mut() {
-                Some(last) if (last.place, last.layout, last.end()) == (run.place, run.layout, run.offset) => {
+                Some(last) if (last.file, last.layout, last.end()) == (run.file, run.layout, run.offset) => {
                     last.rows += count;
                 }
                 _ => runs.push(run),
@@ -278,14 +287,14 @@ impl Tables {
     }
 
     /// Where the records of a segment of a table of this file are.
-    pub fn run(&self, segment: &SegmentInfo) -> Result<Run, Error> {
+    pub fn run(&self, segment: &SegmentInfo) -> Result<RecordRun, Error> {
         let Placed { file, bytes } = self.placed(&segment.tensor)?;
-        Ok(Run { place: *file, offset: bytes.start, rows: segment.rows, layout: segment.layout })
+        Ok(RecordRun { file: *file, offset: bytes.start, rows: segment.rows, layout: segment.layout })
     }
 
     /// Reads records of a run, from its row `first` on, as many as `out` holds.
-    pub fn read_run(&self, run: &Run, first: u64, out: &mut [u8]) -> Result<(), Error> {
-        self.files[run.place].bytes.read_at(run.offset + first * run.layout.record_bytes() as u64, out)
+    pub fn read_run(&self, run: &RecordRun, first: u64, out: &mut [u8]) -> Result<(), Error> {
+        self.files[run.file].bytes.read_at(run.offset + first * run.layout.record_bytes() as u64, out)
     }
 
     /// Reads records of a segment of a table into `out`, behind what is there.
@@ -379,18 +388,22 @@ impl Tables {
     }
 }
 
-/// Records that lie together in a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Run {
-    /// Which of the files.
-    place: usize,
-    /// Where in it.
-    offset: u64,
+/// Records of one layout that lie together in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RecordRun {
+    /// Which of the [`files`](Tables::files), counted from 0.
+    pub file: usize,
+    /// Where in it the first record starts, in bytes.
+    pub offset: u64,
+    /// Number of records.
     pub rows: u64,
-    pub layout: condprog_core::Layout,
+    /// Width and rate of the rows.
+    pub layout: Layout,
 }
 
-impl Run {
+impl RecordRun {
+    /// Bytes of all its records.
     pub fn bytes(&self) -> u64 {
         self.rows * self.layout.record_bytes() as u64
     }

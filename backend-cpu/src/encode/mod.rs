@@ -218,11 +218,7 @@ impl Encoder for CpuEncoder {
 
     /// A block for each thread of the current rayon pool.
     fn preferred_rows(&self) -> usize {
-        #[cfg(feature = "rayon")]
-        let threads = rayon::current_num_threads();
-        #[cfg(not(feature = "rayon"))]
-        let threads = 1;
-        self.block_rows() * threads
+        self.block_rows()
     }
 
     fn encode_batch(&self, batch: EncodeBatch<'_>) -> Result<(), CpuError> {

@@ -70,6 +70,11 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Measure encoding and decoding on this machine
     Bench(Bench),
+    /// Run the conformance suites over every backend of this build: are all bits right?
+    ///
+    /// Prints for each backend exact, FAILED, or no device. The environment variable CONDPROG_REQUIRE lists backends, such
+    /// as cpu,wgpu, without which the command fails; CONDPROG_SEED=N draws other random cases.
+    Conformance,
     /// Report what this and other methods lose on a table: a page, CSV files and plots
     #[cfg(feature = "eval")]
     Eval(Eval),
@@ -89,6 +94,7 @@ impl Command {
             Command::Rows(_) => "rows",
             Command::Demo(_) => "demo",
             Command::Bench(_) => "bench",
+            Command::Conformance => "conformance",
             #[cfg(feature = "eval")]
             Command::Eval(_) => "eval",
         }

@@ -91,10 +91,10 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
 /// tables and requests of its own.
 #[cfg(feature = "cuda")]
 fn cuda(ui: &Ui) -> Result<Outcome, Error> {
-    use condprog_conformance::{Verdict, backends};
+    use condprog_conformance::Verdict;
 
     let mut verdicts = Vec::new();
-    backends::cuda::run(&mut |report| verdicts.push(report));
+    crate::suites::cuda::run(&mut |report| verdicts.push(report));
     let report = backend::cuda_bench()?;
     let exact = verdicts.iter().all(|verdict| verdict.verdict == Verdict::Exact) && report.exact();
     let conformance: Vec<_> = verdicts

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use condprog::Cpu;
 use condprog_checkpoint::family::{Family, FamilyTable};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
@@ -55,6 +56,8 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     for table in selected.tables {
         sources.push(Box::new(checkpoint.rows(table)?));
     }
+    // Said at once, not after hours of measuring.
+    let codec = Cpu::detect()?;
     let options = CompressOptions {
         rate: arguments.rate,
         segments,
@@ -93,7 +96,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     let report = match earlier {
         Some(report) => CompressReport { resumed_rows: report.tables.iter().map(|table| table.rows).sum(), ..report },
         None => {
-            let made = ui.job(Again::Resumes, |progress| compress(&mut sources, &output, &options, progress));
+            let made = ui.job(Again::Resumes, |progress| compress(&mut sources, &output, &options, &codec, progress));
             match (made, rewrite) {
                 (Ok(report), kept) => {
                     rewrite = kept;

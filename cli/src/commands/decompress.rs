@@ -1,6 +1,7 @@
 //! `condprog decompress`
 
 use clap::ValueEnum;
+use condprog::Cpu;
 use condprog_convert::{DecompressOptions, NewFile, Rewrite, RewriteOptions, decompress};
 use condprog_table::Tables;
 use condprog_table::source::SourcePart;
@@ -19,6 +20,7 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     if arguments.whole.is_none() {
         refuse_folder(&arguments.output)?;
     }
+    let codec = Cpu::detect()?;
     let file = Tables::open(&arguments.table)?;
     let options = DecompressOptions {
         dtype: arguments.dtype.into(),
@@ -52,18 +54,19 @@ pub(crate) fn run(arguments: &Decompress, ui: &Ui) -> Result<Outcome, Error> {
     // What a run before this has restored is not known to be of the same table: it is done again.
     let options =
         DecompressOptions { force: options.force || rewrite.as_ref().is_some_and(Rewrite::is_resumed), ..options };
-    let written = match (ui.job(Again::Restarts, |progress| decompress(&file, &output, &options, progress)), rewrite) {
-        (Ok(written), None) => written,
-        (Ok(written), Some(rewrite)) => {
-            rewrite.finish(&[], std::slice::from_ref(&output))?;
-            written
-        }
-        (Err(error), rewrite) => {
-            // A run that failed leaves nothing, unless it had given the tables their name.
-            rewrite.into_iter().filter(|_| !output.exists()).for_each(Rewrite::abandon);
-            return Err(error);
-        }
-    };
+    let written =
+        match (ui.job(Again::Restarts, |progress| decompress(&file, &output, &options, &codec, progress)), rewrite) {
+            (Ok(written), None) => written,
+            (Ok(written), Some(rewrite)) => {
+                rewrite.finish(&[], std::slice::from_ref(&output))?;
+                written
+            }
+            (Err(error), rewrite) => {
+                // A run that failed leaves nothing, unless it had given the tables their name.
+                rewrite.into_iter().filter(|_| !output.exists()).for_each(Rewrite::abandon);
+                return Err(error);
+            }
+        };
     let dtype = arguments.dtype.to_possible_value().map_or_else(String::new, |value| value.get_name().into());
     let tables =
         file.tables().iter().map(|table| json!({ "name": table.source.name, "rows": table.rows, "dim": table.dim }));

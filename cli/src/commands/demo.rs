@@ -36,15 +36,16 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
     let (input, output) = (folder.path().join("demo.safetensors"), folder.path().join("demo-2bit.safetensors"));
     fs::write(&input, TABLE).map_err(|source| io("write", &input, source))?;
 
+    let codec = condprog::Cpu::detect()?;
     let start = Instant::now();
     let progress = ui.progress();
     // The rule under which errors are compared; the default of `compress` has the larger error and the smaller effect.
     let options = CompressOptions { effort: arguments.effort, scale: ScaleMode::Norm, ..CompressOptions::default() };
-    compress_file(&input, &[], &output, &options, &|update| progress.step(update))?;
+    compress_file(&input, &[], &output, &options, &codec, &|update| progress.step(update))?;
     let seconds = start.elapsed().as_secs_f64();
 
     let (source, file) = (Checkpoint::open(&input)?, Tables::open(&output)?);
-    let report = verify(&file, Some(&source), &VerifyOptions::default(), &|update| progress.step(update))?;
+    let report = verify(&file, Some(&source), &VerifyOptions::default(), &codec, &|update| progress.step(update))?;
     let [verified] = report.tables.as_slice() else { unreachable!("the demo has one table") };
     let records = file.load(&verified.name)?;
     let segments = records.segments();

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod compress;
+pub(crate) mod conformance;
 pub(crate) mod decompress;
 pub(crate) mod demo;
 mod dry_run;

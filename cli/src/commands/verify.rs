@@ -1,5 +1,6 @@
 //! `condprog verify`
 
+use condprog::Cpu;
 use condprog_checkpoint::Checkpoint;
 use condprog_convert::{VerifyOptions, VerifyTable, verify};
 use condprog_table::Tables;
@@ -23,7 +24,8 @@ pub(crate) fn run(arguments: &Verify, ui: &Ui) -> Result<Outcome, Error> {
         sample: arguments.sample.unwrap_or_default(),
         max_error: arguments.max_error,
     };
-    let report = ui.job(Again::Restarts, |progress| verify(&file, source.as_ref(), &options, progress))?;
+    let codec = Cpu::detect()?;
+    let report = ui.job(Again::Restarts, |progress| verify(&file, source.as_ref(), &options, &codec, progress))?;
     let whole = report.is_whole();
     let object = json!({
         "table": path_text(&arguments.table),

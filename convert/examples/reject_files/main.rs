@@ -1,12 +1,15 @@
 //! Writes the table files that a reader must refuse, one per defect, and `cases.json` that says what a reader of this
-//! crate says to each: `cargo run -p condprog-table --example reject_files -- FOLDER`.
+//! crate says to each: `cargo run -p condprog-convert --example reject_files -- FOLDER`.
 
 mod cases;
+#[path = "../../tests/common/cpu.rs"]
+mod cpu;
 
 use std::path::Path;
 use std::{env, fs};
 
 use condprog_convert::{compress_file, quiet};
+use cpu::Cpu;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = env::args_os().nth(1).ok_or("expected a folder to write to")?;
@@ -28,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn sound(folder: &Path) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let (input, output) = (folder.join("input"), folder.join("sound.safetensors"));
     fs::write(&input, cases::input())?;
-    compress_file(&input, &[], &output, &cases::options(), &quiet)?;
+    compress_file(&input, &[], &output, &cases::options(), &Cpu, &quiet)?;
     fs::remove_file(&input)?;
     Ok(fs::read(output)?)
 }

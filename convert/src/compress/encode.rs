@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use condprog_checkpoint::{RawRows, RowSource};
 use condprog_core::encoder::{EncodeError, Outcome, ScaleRule, Search};
-use condprog_core::{Encoder, Job, Scale};
-use condprog_cpu::{CpuEncoder, CpuError};
+use condprog_core::{Job, Scale};
 use condprog_table::checksum;
 use condprog_table::format::{SegmentInfo, Zeroed};
 use rayon::Yield;
@@ -18,6 +17,7 @@ use rayon::Yield;
 use super::files::Files;
 use super::plan::Plan;
 use super::{CompressOptions, Done, NonFinite, ScaleMode};
+use crate::codec::{BoxEncoder, Codec, CodecError};
 use crate::error::Error;
 use crate::journal::{Entry, Journal};
 use crate::stream::{Block, Counter, read_ahead_with};
@@ -58,6 +58,7 @@ impl Writer<'_> {
 pub(super) fn encode(
     sources: &mut [Box<dyn RowSource>],
     options: &CompressOptions,
+    codec: &dyn Codec,
     writer: Writer<'_>,
     counter: &mut Counter<'_>,
 ) -> Result<(), Error> {
@@ -78,7 +79,7 @@ pub(super) fn encode(
     thread::scope(|scope| {
         let (send, receive) = sync_channel(1);
         let writer = thread::Builder::new().spawn_scoped(scope, move || writer.run(receive)).map_err(Error::Threads)?;
-        let coded = code_blocks(sources, plan, options, blocks, send, counter);
+        let coded = code_blocks(sources, plan, options, codec, blocks, send, counter);
         // A writer that failed is why nothing more could be sent: its error comes first.
         writer.join().expect("the writer does not panic").and(coded)
     })
@@ -104,6 +105,7 @@ fn code_blocks(
     sources: &mut [Box<dyn RowSource>],
     plan: &Plan,
     options: &CompressOptions,
+    codec: &dyn Codec,
     blocks: Vec<Block<(usize, u64)>>,
     send: SyncSender<Coded>,
     counter: &mut Counter<'_>,
@@ -115,7 +117,7 @@ fn code_blocks(
     rayon::in_place_scope_fifo(|scope| {
         let non_finite = options.non_finite;
         let mut assembly = Assembly { plan, non_finite, send, counter, runs, pending: 0, open: BTreeMap::new() };
-        let mut current: Option<Arc<CpuEncoder>> = None;
+        let mut current: Option<Arc<BoxEncoder>> = None;
         let digest = |block: &Block<_>, raw: &RawRows| raw.digest(0..block.rows, block.first);
         let read = read_ahead_with(sources, blocks.into_iter(), digest, |block, raw, source| {
             let planned = &plan.segments[block.tag.0];
@@ -127,11 +129,11 @@ fn code_blocks(
                 None => {
                     // An encoder keeps memory per thread: one at a time.
                     assembly.take_all()?;
-                    current.insert(Arc::new(CpuEncoder::new(job)?))
+                    current.insert(Arc::new(codec.encoder(job)?))
                 }
             };
             assembly.open(&block, source, raw.rows() * record_bytes);
-            let (rows, step, raw) = (raw.rows(), encoder.block_rows(), Arc::new(raw));
+            let (rows, step, raw) = (raw.rows(), encoder.preferred_rows().max(1), Arc::new(raw));
             // A thread that is held up holds up the others when they are two blocks ahead: what they have done waits.
             let open = most.div_ceil(rows.div_ceil(step)) + 2;
             for start in (0..rows).step_by(step) {
@@ -165,7 +167,7 @@ struct Run {
 }
 
 impl Run {
-    fn code(encoder: &CpuEncoder, raw: &RawRows, tag: (usize, u64), rows: Range<usize>) -> Result<Run, CpuError> {
+    fn code(encoder: &BoxEncoder, raw: &RawRows, tag: (usize, u64), rows: Range<usize>) -> Coding {
         let mut values = vec![0.0; rows.len() * raw.dim];
         raw.to_f32(rows.clone(), &mut values);
         let mut records = vec![0; rows.len() * encoder.job().layout.record_bytes()];
@@ -176,7 +178,7 @@ impl Run {
 }
 
 /// What became of a run.
-type Coding = Result<Run, CpuError>;
+type Coding = Result<Run, CodecError>;
 
 /// Sends what a thread has coded; when it panicked, that there is nothing, so that nobody waits for it.
 struct Reply {

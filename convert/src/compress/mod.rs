@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use condprog_checkpoint::{Checkpoint, FileState, RowSource};
-use condprog_core::Rate;
-use condprog_cpu::Isa;
+use condprog_core::encoder::{ScaleRule, Search};
+use condprog_core::{Job, Rate};
 use condprog_table::SegmentPlan;
 use condprog_table::checksum;
 use condprog_table::format::{TableInfo, Zeroed};
@@ -23,6 +23,7 @@ use self::files::{Files, Finished, Past};
 pub use self::join::{JoinOptions, join};
 use self::measure::measure;
 use self::plan::{Plan, Whole, differ};
+use crate::codec::Codec;
 use crate::error::Error;
 use crate::journal::{self, Account, Entry, Head, Journal};
 use crate::output::{folder_of, free_bytes, partial_path};
@@ -179,6 +180,7 @@ pub fn compress_file(
     patterns: &[String],
     output: impl AsRef<Path>,
     options: &CompressOptions,
+    codec: &dyn Codec,
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
     let checkpoint = Checkpoint::open(input)?;
@@ -186,7 +188,7 @@ pub fn compress_file(
     for info in checkpoint.select(patterns)? {
         sources.push(Box::new(checkpoint.rows(info)?));
     }
-    compress(&mut sources, output, options, progress)
+    compress(&mut sources, output, options, codec, progress)
 }
 
 /// Compresses tables into one file, or into several with an index.
@@ -201,7 +203,7 @@ pub fn compress_file(
 /// files that this function has created is written to, renamed or removed; forced, so are files of an earlier output of
 /// the same name.
 ///
-/// Memory: a few blocks of rows and what a [`CpuEncoder`](condprog_cpu::CpuEncoder) takes per thread, whatever the size of
+/// Memory: a few blocks of rows and what a encoder takes per thread, whatever the size of
 /// the tables.
 ///
 /// # Errors
@@ -210,14 +212,17 @@ pub fn compress(
     sources: &mut [Box<dyn RowSource>],
     output: impl AsRef<Path>,
     options: &CompressOptions,
+    codec: &dyn Codec,
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
     let output = output.as_ref();
-    // Said at once, not after hours of measuring.
-    Isa::detect()?;
     on_threads(options.threads, || {
         let plan = plan(sources, output, options)?;
-        run(sources, options, plan, progress)
+        // Said at once, not after hours of measuring.
+        if let Some(segment) = plan.segments.first() {
+            codec.encoder(Job::new(segment.layout, ScaleRule::Norm, Search::effort(options.effort)))?;
+        }
+        run(sources, options, codec, plan, progress)
     })
 }
 
@@ -248,7 +253,6 @@ pub fn preview(
     output: impl AsRef<Path>,
     options: &CompressOptions,
 ) -> Result<Preview, Error> {
-    Isa::detect()?;
     let plan = plan(sources, output.as_ref(), options)?;
     let (past, _) = past(journal::peek(&plan.output)?, &plan, options.force)?;
     files::check(&plan, past)?;
@@ -328,6 +332,7 @@ type Done = BTreeMap<(usize, u64), Entry>;
 fn run(
     sources: &mut [Box<dyn RowSource>],
     options: &CompressOptions,
+    codec: &dyn Codec,
     mut plan: Plan,
     progress: &Progress<'_>,
 ) -> Result<CompressReport, Error> {
@@ -372,7 +377,7 @@ fn run(
     let resumed_rows = done.keys().map(rows).sum();
     let mut counter = Counter::new(Stage::Encode, progress, resumed_rows, plan.rows());
     let writer = Writer { plan: &plan, files: &mut files, journal: &mut journal, done: &mut done };
-    if let Err(error) = encode(sources, options, writer, &mut counter) {
+    if let Err(error) = encode(sources, options, codec, writer, &mut counter) {
         // Nothing is lost by leaving nothing behind.
         if fresh && done.is_empty() {
             files.discard();

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use condprog_core::LayoutError;
 use condprog_core::encoder::EncodeError;
-use condprog_cpu::{CpuError, UnsupportedIsa};
+
+use crate::codec::CodecError;
 
 mod rewrite;
 
@@ -303,12 +304,9 @@ pub enum Error {
         /// Got.
         got: String,
     },
-    /// The environment asks for an instruction set that is not there.
+    /// The backend is not there, or failed.
     #[error(transparent)]
-    Isa(#[from] UnsupportedIsa),
-    /// Rows cannot be decoded or coded on this machine.
-    #[error(transparent)]
-    Cpu(CpuError),
+    Codec(#[from] CodecError),
     /// No threads.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),
@@ -320,15 +318,6 @@ impl From<condprog_checkpoint::Error> for Error {
         match error {
             condprog_checkpoint::Error::File(error) => Error::File(error),
             error => Error::Checkpoint(error),
-        }
-    }
-}
-
-impl From<CpuError> for Error {
-    fn from(error: CpuError) -> Error {
-        match error {
-            CpuError::Isa(error) => Error::Isa(error),
-            other => Error::Cpu(other),
         }
     }
 }
@@ -372,8 +361,7 @@ impl Error {
             Error::Cancelled => "cancelled",
             Error::OtherSource { .. } => "other-source",
             Error::SourceDtype { .. } => "source-dtype",
-            Error::Isa(_) => "level",
-            Error::Cpu(_) => "backend",
+            Error::Codec(_) => "backend",
             Error::Threads(_) => "threads",
         }
     }

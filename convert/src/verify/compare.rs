@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use condprog_checkpoint::{RawRows, RowSource};
 use condprog_core::encoder::ScaleRule;
-use condprog_core::{Decoder, Missing, Output};
-use condprog_cpu::CpuDecoder;
+use condprog_core::{Missing, Output};
 use condprog_table::Tables;
 use condprog_table::checksum;
 use condprog_table::format::{SegmentInfo, TableInfo};
@@ -16,6 +15,7 @@ use rayon::prelude::*;
 use super::limits::{Figures, Limits, relative};
 use super::recode::{Reason, Recoder, Sampled, rule};
 use super::{VerifyOptions, VerifyTable};
+use crate::codec::{Codec, CodecError};
 use crate::error::Error;
 use crate::stream::{Block, Counter, default_block_rows, read_ahead};
 
@@ -28,10 +28,11 @@ pub(super) fn compare(
     table: &TableInfo,
     source: Box<dyn RowSource>,
     options: &VerifyOptions,
+    codec: &dyn Codec,
     report: &mut VerifyTable,
     counter: &mut Counter<'_>,
 ) -> Result<(), Error> {
-    let compared = Compared::new(file, table);
+    let compared = Compared::new(file, table, codec);
     let sampled = Sampled::new(table, options.sample);
     let size = default_block_rows(u64::from(table.dim));
     let blocks = (0..table.rows.div_ceil(size)).map(|block| {
@@ -40,7 +41,7 @@ pub(super) fn compare(
     });
     let mut sums = Sums::default();
     let mut digests = vec![0u64; table.segments.len()];
-    let mut recoder = Recoder::new(file, table);
+    let mut recoder = Recoder::new(file, table, codec);
     read_ahead(&mut [source], blocks, |block, raw| {
         let first = block.tag;
         let parts = (0..block.rows).into_par_iter().step_by(PART_ROWS);
@@ -96,6 +97,7 @@ pub(super) fn compare(
 struct Compared<'a> {
     file: &'a Tables,
     table: &'a TableInfo,
+    codec: &'a dyn Codec,
     segments: Vec<(Option<ScaleRule>, Limits)>,
 }
 
@@ -109,12 +111,12 @@ struct Part {
 }
 
 impl<'a> Compared<'a> {
-    fn new(file: &'a Tables, table: &'a TableInfo) -> Compared<'a> {
+    fn new(file: &'a Tables, table: &'a TableInfo, codec: &'a dyn Codec) -> Compared<'a> {
         let limits = |segment: &SegmentInfo| {
             let rule = rule(table, segment);
             (rule, Limits::new(segment.layout, rule))
         };
-        Compared { file, table, segments: table.segments.iter().map(limits).collect() }
+        Compared { file, table, codec, segments: table.segments.iter().map(limits).collect() }
     }
 
     /// The segment that a row is in.
@@ -140,13 +142,11 @@ impl<'a> Compared<'a> {
     fn part(&self, raw: &RawRows, first: u64, rows: Range<usize>) -> Result<Part, Error> {
         let start = first + rows.start as u64;
         let records = self.file.read_rows(self.table, start..first + rows.end as u64)?;
-        let decoder = CpuDecoder::new(records)?;
+        let decoder = self.codec.decoder(records)?;
         let (mut source, mut restored) = (vec![0.0; rows.len() * raw.dim], vec![0.0; rows.len() * raw.dim]);
         raw.to_f32(rows.clone(), &mut source);
         let ids: Vec<i64> = (0..rows.len() as i64).collect();
-        decoder
-            .decode(&ids, Missing::Error, Output::F32(&mut restored))
-            .expect("ids and output are those of the table");
+        decoder.decode(&ids, Missing::Error, Output::F32(&mut restored)).map_err(CodecError::from)?;
         let mut part =
             Part { sums: Sums::default(), doubts: Vec::new(), digests: self.digests(raw, first, rows.clone()) };
         for ((row, source), restored) in (start..).zip(source.chunks(raw.dim)).zip(restored.chunks(raw.dim)) {

@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use self::check::check;
 use self::compare::compare;
+use crate::codec::Codec;
 use crate::error::Error;
 use crate::stream::{Counter, Progress, Stage, on_threads};
 
@@ -134,6 +135,7 @@ pub fn verify(
     file: &Tables,
     source: Option<&Checkpoint>,
     options: &VerifyOptions,
+    codec: &dyn Codec,
     progress: &Progress<'_>,
 ) -> Result<VerifyReport, Error> {
     if let Some(got) = options.max_error.filter(|got| got.is_nan() || *got <= 0.0) {
@@ -152,7 +154,7 @@ pub fn verify(
         let mut counter = Counter::new(Stage::Compare, progress, 0, total);
         for ((info, table), source) in file.tables().iter().zip(&mut tables).zip(sources) {
             if let Some(source) = source {
-                compare(file, info, source, options, table, &mut counter)?;
+                compare(file, info, source, options, codec, table, &mut counter)?;
             }
         }
         Ok(VerifyReport { tables })

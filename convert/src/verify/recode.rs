@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use condprog_checkpoint::RawRows;
 use condprog_core::encoder::{Outcome, ScaleRule, Search};
-use condprog_core::{Encoder, Job, Scale};
-use condprog_cpu::{CpuEncoder, CpuError};
+use condprog_core::{Job, Scale};
 use condprog_table::Tables;
 use condprog_table::format::{SegmentInfo, TableInfo};
 use condprog_table::{Damage, Fault};
 
 use super::Sample;
 use super::limits::Figures;
+use crate::codec::{BoxEncoder, Codec, CodecError};
 use crate::compress::ScaleMode;
 use crate::error::Error;
 
@@ -100,8 +100,9 @@ fn mixed(number: u64) -> u64 {
 pub(super) struct Recoder<'a> {
     file: &'a Tables,
     table: &'a TableInfo,
+    codec: &'a dyn Codec,
     /// An encoder keeps memory per thread: one at a time.
-    encoder: Option<CpuEncoder>,
+    encoder: Option<BoxEncoder>,
     /// Rows to code: which, of which segment, why.
     rows: Vec<(u64, usize, Reason)>,
     values: Vec<f32>,
@@ -115,9 +116,9 @@ pub(super) struct Recoder<'a> {
 }
 
 impl<'a> Recoder<'a> {
-    pub(super) fn new(file: &'a Tables, table: &'a TableInfo) -> Recoder<'a> {
+    pub(super) fn new(file: &'a Tables, table: &'a TableInfo, codec: &'a dyn Codec) -> Recoder<'a> {
         let (rows, values, records, found) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Recoder { file, table, encoder: None, rows, values, records, recoded: 0, mismatched: 0, found }
+        Recoder { file, table, codec, encoder: None, rows, values, records, recoded: 0, mismatched: 0, found }
     }
 
     /// Takes a row of a segment, which is row `place` of `raw`. Rows come in row order. Says whether rows were coded.
@@ -145,7 +146,7 @@ impl<'a> Recoder<'a> {
         if !fits {
             coded = self.flush()?;
             self.encoder = None;
-            self.encoder = Some(CpuEncoder::new(job)?);
+            self.encoder = Some(self.codec.encoder(job)?);
         }
         self.rows.push((row, segment, reason));
         let end = self.values.len();
@@ -153,7 +154,8 @@ impl<'a> Recoder<'a> {
         raw.to_f32(place..place + 1, &mut self.values[end..]);
         let first = row - info.first_row;
         self.file.read_records(info, first..first + 1, &mut self.records)?;
-        let full = self.encoder.as_ref().map_or(1, |encoder| 2 * encoder.preferred_rows());
+        let full =
+            self.encoder.as_ref().map_or(1, |encoder| 2 * encoder.preferred_rows() * rayon::current_num_threads());
         if self.rows.len() >= full {
             coded |= self.flush()?;
         }
@@ -168,7 +170,7 @@ impl<'a> Recoder<'a> {
         let mut coded = vec![0; self.records.len()];
         // Rows that cannot be coded are zero records, in the file as here.
         let mut outcomes = vec![Ok(Outcome::Zero); self.rows.len()];
-        encoder.encode(&self.values, &mut coded, &mut outcomes).map_err(CpuError::from)?;
+        encoder.encode(&self.values, &mut coded, &mut outcomes).map_err(CodecError::from)?;
         let rows = std::mem::take(&mut self.rows);
         let records = std::mem::take(&mut self.records);
         self.values.clear();

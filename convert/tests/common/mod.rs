@@ -1,6 +1,8 @@
 //! Jobs of tests, over what `condprog-testkit` has for all crates.
 #![allow(dead_code, unused_imports, reason = "every test file takes its part")]
 
+mod cpu;
+
 use std::path::Path;
 
 use condprog_checkpoint::RowSource;
@@ -9,6 +11,7 @@ use condprog_core::{Decoder, Missing, Output, Table};
 use condprog_cpu::CpuDecoder;
 use condprog_table::Tables;
 pub(crate) use condprog_testkit::*;
+pub(crate) use cpu::Cpu;
 
 /// All values of a table, read in one block.
 pub(crate) fn values(table: &mut impl RowSource) -> Vec<f32> {
@@ -24,7 +27,7 @@ pub(crate) fn options(block_rows: u32) -> CompressOptions {
 }
 
 pub(crate) fn compress(input: &Path, output: &Path, options: &CompressOptions) -> Result<CompressReport, Error> {
-    compress_file(input, &[], output, options, &quiet)
+    compress_file(input, &[], output, options, &Cpu, &quiet)
 }
 
 /// Rows of a table by their ids, as bits, a missing one as zeros.

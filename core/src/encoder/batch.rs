@@ -119,8 +119,9 @@ pub trait Encoder {
     /// The job this encoder does.
     fn job(&self) -> &Job;
 
-    /// A number of rows that uses the backend well: batches of a multiple of it waste nothing. At least 1; any other
-    /// number of rows works too.
+    /// Rows that the backend codes together: batches of a multiple of it waste nothing. At least 1; any other number of
+    /// rows works too. Of a backend on threads, what one thread codes together: whoever has rows enough gives a multiple
+    /// of it for each thread, in one call or in several at once.
     fn preferred_rows(&self) -> usize;
 
     /// Codes a checked batch: writes every outcome, and every record. The record of a row that could not be coded is all

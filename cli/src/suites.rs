@@ -1,11 +1,9 @@
-//! The backends of this project that this build has. Each has a cargo feature, a module, and a line in [`NAMES`] and in
-//! [`run`].
+//! The conformance suites over the backends that this build has. Each has a module, and a line in [`NAMES`] and in [`run`].
 
-use crate::Report;
+use condprog_conformance::Report;
 
 /// Names of the backends of this build, without what comes after a slash.
-pub const NAMES: &[&str] = &[
-    #[cfg(feature = "cpu")]
+pub(crate) const NAMES: &[&str] = &[
     "cpu",
     #[cfg(feature = "cuda")]
     "cuda",
@@ -14,27 +12,22 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Runs every suite over every backend, and hands over each report when it is there.
-pub fn run(done: &mut dyn FnMut(Report)) {
-    #[cfg(feature = "cpu")]
+pub(crate) fn run(done: &mut dyn FnMut(Report)) {
     cpu::run(done);
     #[cfg(feature = "cuda")]
     cuda::run(done);
     #[cfg(feature = "wgpu")]
     wgpu::run(done);
-    #[cfg(not(any(feature = "cpu", feature = "cuda", feature = "wgpu")))]
-    let _ = done;
 }
 
 /// The CPU.
-#[cfg(feature = "cpu")]
-pub mod cpu {
-    use crate::{Backend, Report, check_decoder, check_encoder};
+mod cpu {
+    use condprog_conformance::{Backend, Report, check_decoder, check_encoder};
     use condprog_core::{BackendError, Decoder, Table};
     use condprog_cpu::{CpuDecoder, CpuEncoder, Isa};
 
     /// The CPU backend with an instruction set.
-    #[derive(Clone, Copy, Debug)]
-    pub struct Cpu(pub Isa);
+    struct Cpu(Isa);
 
     impl Backend for Cpu {
         fn decoder<'t>(&'t self, table: Table<'t>) -> Result<impl Decoder, impl BackendError> {
@@ -53,8 +46,8 @@ pub mod cpu {
 
 /// CUDA.
 #[cfg(feature = "cuda")]
-pub mod cuda {
-    use crate::{Backend, Report, check_with_device};
+pub(crate) mod cuda {
+    use condprog_conformance::{Backend, Report, check_with_device};
     use condprog_core::{BackendError, Decoder, Table};
     use condprog_cuda::{CudaDecoder, Device, Placement};
 
@@ -67,7 +60,7 @@ pub mod cuda {
     }
 
     /// The decoding suite on the first device, with each placement of the table.
-    pub fn run(done: &mut dyn FnMut(Report)) {
+    pub(crate) fn run(done: &mut dyn FnMut(Report)) {
         for (name, placement) in [
             ("cuda/device", Placement::Device),
             ("cuda/host", Placement::Host),
@@ -80,7 +73,7 @@ pub mod cuda {
 
 #[cfg(feature = "wgpu")]
 mod wgpu {
-    use crate::{Backend, Report, check_with_device};
+    use condprog_conformance::{Backend, Report, check_with_device};
     use condprog_core::{BackendError, Decoder, Table};
     use condprog_wgpu::{Gpu, Options, WgpuDecoder};
 

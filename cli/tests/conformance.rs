@@ -1,9 +1,10 @@
-//! The program `condprog-conformance`: what it prints and how it exits.
+//! `condprog conformance`: what it prints and how it exits.
 
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str], required: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_condprog-conformance"))
+    Command::new(env!("CARGO_BIN_EXE_condprog"))
+        .arg("conformance")
         .args(arguments)
         .env("CONDPROG_REQUIRE", required)
         .output()

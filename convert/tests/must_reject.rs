@@ -1,6 +1,9 @@
-//! Table files that must be refused, `vectors/v1/reject/`: each by the error that its defect must raise.
+//! Table files that must be refused, `conformance/vectors/v1/reject/`: each by the error that its defect must raise.
 //!
-//! The files are written by `cargo run -p condprog-table --example reject_files`.
+//! The files are written by `cargo run -p condprog-convert --example reject_files`.
+
+#[path = "common/cpu.rs"]
+mod cpu;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use condprog_convert::{VerifyOptions, quiet, verify};
 use condprog_table::Tables;
+use cpu::Cpu;
 use serde::Deserialize;
 
 /// Files of the set, without the sound one.
@@ -24,7 +28,7 @@ struct Case {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/v1/reject")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/vectors/v1/reject")
 }
 
 /// Stage and code of the refusal.
@@ -33,7 +37,8 @@ fn refusal(file: &str) -> Option<(&'static str, &'static str)> {
         Ok(file) => file,
         Err(error) => return Some(("open", error.code())),
     };
-    let report = verify(&file, None, &VerifyOptions::default(), &quiet).expect("a file that opens can be verified");
+    let report =
+        verify(&file, None, &VerifyOptions::default(), &Cpu, &quiet).expect("a file that opens can be verified");
     let damage = report.tables.iter().flat_map(|table| &table.damage).next();
     damage.map(|damage| ("verify", damage.fault.code()))
 }
