@@ -17,7 +17,7 @@ fn bytes(count: usize, mut seed: u64) -> Vec<u8> {
 /// Random records: any bytes are valid ones, every scale and padding bit included.
 fn check(layouts: &[Layout], rows: u64) {
     // Miri takes a second for a few rows.
-    let (rows, more) = if cfg!(miri) { (rows.min(2), 3) } else { (rows, 700) };
+    let (rows, more) = if cfg!(miri) { (1, 3) } else { (rows, 700) };
     let records: Vec<Vec<u8>> =
         (1..).zip(layouts).map(|(seed, layout)| bytes(rows as usize * layout.record_bytes(), seed)).collect();
     let segments: Vec<_> =
@@ -50,7 +50,7 @@ fn check(layouts: &[Layout], rows: u64) {
 fn every_rate_and_many_widths() {
     for rate in Rate::all() {
         let dims = [4, 8, 16, 20, 31, 32, 33, 36, 64, 96, 100, 128, 160, 250, 256, 384, 512, 1024];
-        for &dim in if cfg!(miri) { &dims[..6] } else { &dims[..] } {
+        for &dim in if cfg!(miri) { &dims[2..4] } else { &dims[..] } {
             if let Ok(layout) = Layout::new(dim, rate) {
                 check(&[layout], 19);
             }
