@@ -1,7 +1,7 @@
 #!/bin/sh
 # Core, the memory of tables and the portable backend under Miri, which finds undefined behaviour: reads past a buffer,
-# misaligned ones, data races. It interprets, some thousand times slower, so tests are cut down by cfg(miri), and searches
-# over all states are left out but for one value. Where the nightly toolchain cannot be had, it says so and passes.
+# misaligned ones, data races. It interprets, some thousand times slower, so tests are cut down by cfg(miri), and the
+# encoder's search over all states is left out. Where the nightly toolchain cannot be had, it says so and passes.
 set -eu
 cd "$(dirname "$0")/.."
 toolchain=nightly

@@ -48,9 +48,9 @@ fn check(layouts: &[Layout], rows: u64) {
 
 #[test]
 fn every_rate_and_many_widths() {
-    for rate in Rate::all() {
+    for rate in Rate::all().step_by(if cfg!(miri) { 6 } else { 1 }) {
         let dims = [4, 8, 16, 20, 31, 32, 33, 36, 64, 96, 100, 128, 160, 250, 256, 384, 512, 1024];
-        for &dim in if cfg!(miri) { &dims[2..4] } else { &dims[..] } {
+        for &dim in if cfg!(miri) { &dims[3..4] } else { &dims[..] } {
             if let Ok(layout) = Layout::new(dim, rate) {
                 check(&[layout], 19);
             }

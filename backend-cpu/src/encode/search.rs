@@ -569,8 +569,9 @@ mod tests {
     use crate::encode::portable::{self, Words};
     use condprog_core::Rate;
 
-    /// One value is the least that goes through every pointer of a pass, which Miri then watches.
+    /// One value is the least that goes through every pointer of a pass, for Miri to watch: minutes, with `--ignored`.
     #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
     fn a_pass_over_one_value_finds_its_nearest_level() {
         let layout = Layout::new(4, Rate::MAX).unwrap();
         let mut block = Block::<Words>::new(layout).unwrap();
