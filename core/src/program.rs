@@ -122,7 +122,7 @@ mod tests {
     fn hash_permutes_the_states_for_every_variant() {
         for variant in 0..VARIANTS {
             let mut seen = [false; 1 << 16];
-            for state in 0..=u16::MAX {
+            for state in (0..=u16::MAX).step_by(if cfg!(miri) { 4099 } else { 1 }) {
                 let hash = Program::V1.hash(state, variant);
                 assert!(!core::mem::replace(&mut seen[hash as usize], true));
             }
@@ -134,7 +134,7 @@ mod tests {
         // What the encoders' branch-metric layout relies on: h(hi, j) - h(0, j) is a multiple of 2^(16 - K).
         let hash = |state: u32| Program::V1.hash(state as u16, 0);
         for bits in 1..=4u32 {
-            for j in 0..1u32 << (16 - bits) {
+            for j in (0..1u32 << (16 - bits)).step_by(if cfg!(miri) { 1021 } else { 1 }) {
                 let base = hash(j);
                 for hi in 0..1u32 << bits {
                     let h = hash(hi << (16 - bits) | j);

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn f32_is_the_exact_product_for_every_scale_and_level() {
-        for bits in 0..=0x0fffu16 {
+        for bits in (0..=0x0fffu16).step_by(if cfg!(miri) { 819 } else { 1 }) {
             let scale = Scale::from_bits(bits);
             for level in (-127..=127i8).filter(|&l| l != 0) {
                 let got = f32::from_bits(f32_bits(scale, level));
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn halves_are_the_nearest_numbers_for_every_scale_and_level() {
-        for bits in 1..=0x0fffu16 {
+        for bits in (1..=0x0fffu16).step_by(if cfg!(miri) { 819 } else { 1 }) {
             let scale = Scale::from_bits(bits);
             for level in (-127..=127i8).filter(|&l| l != 0) {
                 let exact = scale.alpha() * f64::from(level);

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn every_scale_is_nearest_to_itself_and_to_what_lies_around_it() {
         let near = |alpha: f64| Scale::nearest(|s, x| alpha >= f64::from(s) / 2.0 * power_of_two(x as i32 - 54));
-        for bits in 1..=0x0fffu16 {
+        for bits in (1..=0x0fffu16).step_by(if cfg!(miri) { 585 } else { 1 }) {
             let scale = Scale::from_bits(bits);
             let unit = power_of_two(scale.exponent() as i32 - 54);
             for offset in [-0.24, 0.0, 0.49] {

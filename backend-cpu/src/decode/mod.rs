@@ -246,7 +246,7 @@ impl<S: Segments + Sync> Decoder for CpuDecoder<S> {
 /// Asks for the cache lines of a record.
 #[inline]
 fn prefetch(record: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         const LINE: usize = 64;
@@ -256,6 +256,6 @@ fn prefetch(record: &[u8]) {
             unsafe { _mm_prefetch::<_MM_HINT_T1>(record.as_ptr().wrapping_add(line * LINE).cast()) }
         }
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = record;
 }

@@ -144,7 +144,8 @@ mod tests {
     #[test]
     fn unrolled_codes_hold_every_state_in_a_row() {
         for rate in Rate::all() {
-            for dim in [4, 8, 16, 20, 36, 100, 250, 256] {
+            let dims: &[u32] = if cfg!(miri) { &[8, 20] } else { &[4, 8, 16, 20, 36, 100, 250, 256] };
+            for &dim in dims {
                 let Ok(layout) = Layout::new(dim, rate) else { continue };
                 let code: Vec<u8> = (0..layout.code_bytes()).map(|i| (i * 89 + 37) as u8).collect();
                 let mut out = vec![0xff; Scratch::stride(layout)];

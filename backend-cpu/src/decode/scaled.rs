@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn planes_give_every_scaled_magnitude() {
-        for bits in 1..=0x0fff {
+        for bits in (1..=0x0fff).step_by(if cfg!(miri) { 2047 } else { 1 }) {
             let scale = Scale::from_bits(bits);
             let ((planes, add), half) = (bf16(scale), f16(scale));
             for (i, level) in LEVELS.into_iter().enumerate() {

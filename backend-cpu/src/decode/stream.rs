@@ -24,7 +24,12 @@ pub(super) fn copy<T: Value>(from: &[T], to: &mut [T]) {
     assert_eq!(from.len(), to.len(), "length");
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        // Miri has no stores past the caches; an aligned one asks the same of its address.
+        #[cfg(miri)]
+        use std::arch::x86_64::_mm_store_si128 as _mm_stream_si128;
+        #[cfg(not(miri))]
+        use std::arch::x86_64::_mm_stream_si128;
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128};
         // Whole lines of the target; what is before and after them is stored as usual.
         let head = to.as_ptr().align_offset(LINE).min(to.len());
         let per_line = LINE / size_of::<T>();
@@ -46,7 +51,7 @@ pub(super) fn copy<T: Value>(from: &[T], to: &mut [T]) {
 /// Streamed stores are not ordered with others: whoever is told that rows are there must find them. Once per request and
 /// thread, since it waits for memory.
 pub(super) fn finish() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 CPU has SSE.
     unsafe {
         std::arch::x86_64::_mm_sfence();
@@ -60,7 +65,7 @@ mod tests {
     #[test]
     fn copies_any_length_at_any_alignment() {
         let from: Vec<u16> = (0..1000).collect();
-        for start in 0..40 {
+        for start in (0..40).step_by(if cfg!(miri) { 13 } else { 1 }) {
             for length in [0, 1, 7, 31, 32, 33, 100, 500] {
                 let mut to = vec![0xffff; 1000];
                 copy(&from[3..3 + length], &mut to[start..start + length]);

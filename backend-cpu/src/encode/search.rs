@@ -562,3 +562,32 @@ pub(super) fn cut<V: Lanes>(block: &mut Block<V>, at: u32, run: &impl Fn(&mut Bl
     }
     run(block, &Pass { start: at, count: dim, seamed: true });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::portable::{self, Words};
+    use condprog_core::Rate;
+
+    /// One value is the least that goes through every pointer of a pass, for Miri to watch: minutes, with `--ignored`.
+    #[test]
+    #[cfg_attr(miri, ignore = "minutes")]
+    fn a_pass_over_one_value_finds_its_nearest_level() {
+        let layout = Layout::new(4, Rate::MAX).unwrap();
+        let mut block = Block::<Words>::new(layout).unwrap();
+        let targets = [0, 4, -4, 5, 100, -508, 4095, -4095i16];
+        lane_mut(&mut block.targets)[..Words::ROWS].copy_from_slice(&targets.map(|target| target as u16));
+        // SAFETY: the portable pass needs nothing of the CPU.
+        unsafe { portable::pass(&mut block, &Pass { start: 0, count: 1, seamed: false }) }
+        for (row, target) in targets.into_iter().enumerate() {
+            let target = i32::from(target);
+            let distance = |level: i32| (target - 4 * level).abs();
+            let found = i32::from(PROGRAM.value(block.paths[row * 4], 0));
+            let levels = PROGRAM.levels().map(i32::from);
+            let nearest = levels.into_iter().flat_map(|level| [distance(level), distance(-level)]).min();
+            // Metrics are shifted down: what is nearly as near counts as equal.
+            let down = Metric::new(PROGRAM, Rate::MAX).down();
+            assert!(distance(found).pow(2) - nearest.unwrap_or(0).pow(2) < 1 << down, "{target}: {found}");
+        }
+    }
+}

@@ -242,6 +242,7 @@ mod tests {
 
     /// Exhaustive over nothing: but a code must be tail-biting, and any path the states of its code.
     #[test]
+    #[cfg_attr(miri, ignore = "hours")]
     fn paths_are_the_states_of_their_codes() {
         for (dim, quarters) in [(8, 8), (16, 4), (20, 6), (16, 7), (4, 16), (36, 13)] {
             let layout = Layout::new(dim, Rate::from_quarters(quarters).unwrap()).unwrap();
