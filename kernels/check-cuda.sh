@@ -9,7 +9,7 @@
 #                 undefined-behaviour sanitizers, a small part with the thread sanitizer, and every planted fault found
 #   backend       the CUDA backend with a driver that is simulated on the CPU: the conformance suite with each placement,
 #                 requests on streams and in graphs, refusals of the driver, the examples, the benchmark's code
-#   --update      writes decode.ptx, bench.ptx and static-report.txt instead of comparing them
+#   --update      writes what lies in kernels/prebuilt/ instead of comparing it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,10 +40,10 @@ assemble() {
 # same FILE: the new one in $scratch is the one checked in, or becomes it
 same() {
     if $update; then
-        cp "$scratch/$1" "kernels/$1"
-    elif ! cmp -s "$scratch/$1" "kernels/$1"; then
-        echo "kernels/$1 is not what the sources make; see the difference, then run kernels/check-cuda.sh --update" >&2
-        diff "kernels/$1" "$scratch/$1" | head -40 >&2
+        cp "$scratch/$1" "kernels/prebuilt/$1"
+    elif ! cmp -s "$scratch/$1" "kernels/prebuilt/$1"; then
+        echo "kernels/prebuilt/$1 is not what the sources make; see the difference, then run kernels/check-cuda.sh --update" >&2
+        diff "kernels/prebuilt/$1" "$scratch/$1" | head -40 >&2
         exit 1
     fi
 }
@@ -82,7 +82,7 @@ machine_code() {
     done
     python3 kernels/static_report.py "$scratch/messages" "$scratch/listing" >"$scratch/static-report.txt"
     same static-report.txt
-    echo "machine code: $(grep -c '^decode' kernels/static-report.txt) decoders, PTX $(sed -n 's/^\.version //p' kernels/decode.ptx)," \
+    echo "machine code: $(grep -c '^decode' kernels/prebuilt/static-report.txt) decoders, PTX $(sed -n 's/^\.version //p' kernels/prebuilt/decode.ptx)," \
         "no spills, no local memory, 16-byte stores; PTX and report are up to date"
 }
 

@@ -3,7 +3,7 @@
 
 usage: static_report.py MESSAGES LISTING
 
-Prints the report that is checked in as static-report.txt. Ends with 1 and says why when a kernel breaks a rule: local
+Prints the report that is checked in as prebuilt/static-report.txt. Ends with 1 and says why when a kernel breaks a rule: local
 memory, spills, a stack, or no 16-byte stores.
 """
 

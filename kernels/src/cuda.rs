@@ -9,11 +9,11 @@ use condprog_core::{Dtype, Layout};
 /// Source of the decoder.
 pub const DECODE: &str = include_str!("../decode.cu");
 /// PTX of [`DECODE`], made by `kernels/check-cuda.sh --update` with the compiler pinned there.
-pub const DECODE_PTX: &str = include_str!("../decode.ptx");
+pub const DECODE_PTX: &str = include_str!("../prebuilt/decode.ptx");
 /// Source of what the benchmark needs beside the decoder.
 pub const BENCH: &str = include_str!("../bench.cu");
 /// PTX of [`BENCH`], made as [`DECODE_PTX`] is.
-pub const BENCH_PTX: &str = include_str!("../bench.ptx");
+pub const BENCH_PTX: &str = include_str!("../prebuilt/bench.ptx");
 /// Options with which NVRTC makes [`DECODE_PTX`], and with which it must be called for any other architecture.
 pub const NVRTC_OPTIONS: [&str; 3] = ["--std=c++17", "-default-device", "--fmad=false"];
 /// The virtual architecture of [`DECODE_PTX`]: devices of this compute capability or a later one run it.
