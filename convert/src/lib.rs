@@ -1,11 +1,14 @@
 //! Conditional Program tables made from checkpoints, joined, restored, and verified.
 //!
 //! ```no_run
-//! use condprog_convert::{CompressOptions, compress_file, quiet};
+//! use condprog_convert::{Codec, CompressOptions, Error, compress_file, quiet};
 //!
-//! let patterns = ["layers.*.embed.weight".into()];
-//! compress_file("model/", &patterns, "table.safetensors", &CompressOptions::default(), &quiet)?;
-//! # Ok::<(), condprog_convert::Error>(())
+//! /// `codec` codes the rows: the `condprog` crate has one for the CPU.
+//! fn compress_embeddings(codec: &dyn Codec) -> Result<(), Error> {
+//!     let patterns = ["layers.*.embed.weight".into()];
+//!     compress_file("model/", &patterns, "table.safetensors", &CompressOptions::default(), codec, &quiet)?;
+//!     Ok(())
+//! }
 //! ```
 //!
 //! | folder or file | what it does |

@@ -76,16 +76,17 @@ pub struct RewriteOptions {
 /// A checkpoint on its way into another folder.
 ///
 /// ```no_run
-/// use condprog_table::{CompressOptions, Rewrite, RewriteOptions, compress_file, quiet};
-///
+/// use condprog_convert::{CompressOptions, Rewrite, RewriteOptions, compress_file, quiet};
+/// # fn example(codec: &dyn condprog_convert::Codec) -> Result<(), Box<dyn std::error::Error>> {
 /// let table = "layers.1.engram.embed";
 /// let replaced = [format!("{table}.weight"), format!("{table}.scale")].into();
 /// // Says at once what is wrong with the checkpoint or the output, before hours of work.
 /// let rewrite = Rewrite::begin("checkpoint", "output", replaced, RewriteOptions::default())?;
 /// let (tables, options) = ("output/tables.safetensors", CompressOptions::default());
-/// let report = compress_file("checkpoint", &[format!("{table}.weight")], tables, &options, &quiet)?;
+/// let report = compress_file("checkpoint", &[format!("{table}.weight")], tables, &options, codec, &quiet)?;
 /// rewrite.finish(&report.tables, &report.files)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct Rewrite {
