@@ -38,8 +38,8 @@ mod verify;
 
 pub use codec::{BoxDecoder, BoxEncoder, Codec, CodecError, erase_decoder, erase_encoder};
 pub use compress::{
-    CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, Preview, ScaleMode, compress, compress_file,
-    finished, is_begun, join, preview, rate_segments,
+    CompressOptions, CompressReport, JoinOptions, NonFinite, PartOf, Preview, compress, compress_file, finished,
+    is_begun, join, preview, rate_segments,
 };
 pub use decompress::{DecompressOptions, RestoredDtype, decompress};
 pub use error::{Error, RewriteError};

@@ -8,10 +8,11 @@ use std::ops::ControlFlow;
 use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_checkpoint::Checkpoint;
 use condprog_convert::{
-    CompressOptions, DecompressOptions, Error, NonFinite, ScaleMode, Update, VerifyOptions, compress_file, decompress,
-    quiet, verify,
+    CompressOptions, DecompressOptions, Error, NonFinite, Update, VerifyOptions, compress_file, decompress, quiet,
+    verify,
 };
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use condprog_table::{SegmentPlan, Tables};
 use safetensors::tensor::Dtype;
 
@@ -34,7 +35,7 @@ fn message(values: &[f32], options: &CompressOptions) -> String {
 #[test]
 fn a_value_that_is_not_finite_is_named_by_tensor_row_column_and_value() {
     for (value, spelled) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
-        for scale in ScaleMode::ALL {
+        for scale in ScaleRule::ALL {
             let mut values = rows(10, 16, 1);
             // The first in row order is named, not the one that a thread found first.
             values[9 * 16] = value;
@@ -60,16 +61,16 @@ fn a_row_too_large_is_named_with_its_largest_value() {
 
 #[test]
 fn rows_that_cannot_be_coded_become_zeros_and_are_counted_if_asked() {
-    for scale in ScaleMode::ALL {
+    for scale in ScaleRule::ALL {
         let mut values = rows(12, 16, 1);
         values[16] = f32::NAN;
         values[5 * 16] = f32::INFINITY;
-        if scale != ScaleMode::Global {
+        if scale != ScaleRule::Global(()) {
             values[7 * 16..8 * 16].fill(3e38);
         }
         let options = CompressOptions { non_finite: NonFinite::Zero, scale, ..options(4) };
         let (folder, file) = run(&values, &options).unwrap();
-        let expected = if scale == ScaleMode::Global { 2 } else { 3 };
+        let expected = if scale == ScaleRule::Global(()) { 2 } else { 3 };
         assert_eq!(file.tables()[0].non_finite_rows, expected, "{scale:?}");
         let source = Checkpoint::open(folder.path("in")).unwrap();
         let report = verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet).unwrap();
@@ -98,7 +99,7 @@ fn zero_rows_and_rows_below_the_smallest_scale_are_counted_apart() {
 
 #[test]
 fn tables_of_zeros_of_tiny_and_of_large_rows_have_a_global_scale() {
-    let global = CompressOptions { scale: ScaleMode::Global, ..options(4) };
+    let global = CompressOptions { scale: ScaleRule::Global(()), ..options(4) };
     let (_folder, file) = run(&[0.0; 64], &global).unwrap();
     assert_eq!((file.tables()[0].zero_rows, file.tables()[0].segments[0].global_scale), (4, Some(0)));
     let (_folder, file) = run(&[1e-30; 64], &global).unwrap();
@@ -311,7 +312,7 @@ fn no_flip_of_a_bit_in_a_header_is_missed() {
     let folder = Folder::new();
     let (input, output) = (folder.path("in"), folder.path("out"));
     f32_table(&input, "t", 16, &rows(10, 16, 1));
-    for scale in [ScaleMode::Projection, ScaleMode::Global] {
+    for scale in [ScaleRule::Projection, ScaleRule::Global(())] {
         let options = CompressOptions { scale, force: true, ..options(4) };
         compress(&input, &output, &options).unwrap();
         let sound = fs::read(&output).unwrap();

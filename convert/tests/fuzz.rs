@@ -18,9 +18,10 @@ use std::time::{Duration, Instant, SystemTime};
 use common::{Cpu, Folder, Seeded, compress, f32_bytes, options, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
-    CompressOptions, DecompressOptions, JoinOptions, PartOf, RestoredDtype, ScaleMode, VerifyOptions, decompress, join,
-    quiet, verify,
+    CompressOptions, DecompressOptions, JoinOptions, PartOf, RestoredDtype, VerifyOptions, decompress, join, quiet,
+    verify,
 };
+use condprog_core::encoder::ScaleRule;
 use condprog_core::{Decoder, Missing, Output, Table};
 use condprog_cpu::CpuDecoder;
 use condprog_table::{Tables, inspect};
@@ -257,7 +258,7 @@ fn kinds(folder: &Folder) -> [Kind; 5] {
     };
     joined("table", force(2));
     tables.push(fs::read(folder.path("table")).unwrap());
-    let cut = || CompressOptions { shard_bytes: Some(28), scale: ScaleMode::Global, ..force(2) };
+    let cut = || CompressOptions { shard_bytes: Some(28), scale: ScaleRule::Global(()), ..force(2) };
     let report = joined("cut.safetensors", cut());
     assert_eq!(report.files[1], folder.path(SHARD));
     let index = fs::read(folder.path("cut.safetensors.index.json")).unwrap();

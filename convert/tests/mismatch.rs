@@ -8,10 +8,10 @@ use common::{Cpu, Folder, Seeded, Tensor, compress, f32_bytes, f32_table, option
 use condprog_checkpoint::Checkpoint;
 use condprog_checkpoint::fp8;
 use condprog_convert::{
-    CompressOptions, NonFinite, PartOf, Sample, ScaleMode, VerifyOptions, VerifyReport, VerifyTable, compress_file,
-    quiet, verify,
+    CompressOptions, NonFinite, PartOf, Sample, VerifyOptions, VerifyReport, VerifyTable, compress_file, quiet, verify,
 };
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use condprog_table::{Damage, Fault, SegmentPlan, Tables};
 use safetensors::tensor::Dtype;
 
@@ -81,7 +81,7 @@ fn swapped(values: &[f32], [a, b]: [usize; 2]) -> Vec<f32> {
 
 #[test]
 fn another_source_of_the_same_shape_is_found_out() {
-    for scale in ScaleMode::ALL {
+    for scale in ScaleRule::ALL {
         let (folder, values) = made(&CompressOptions { scale, ..options(100) });
         let row = |row: usize| &values[row * DIM..(row + 1) * DIM];
         let reordered = |order: &dyn Fn(usize) -> usize| (0..ROWS).flat_map(|r| row(order(r)).to_vec()).collect();
@@ -95,7 +95,7 @@ fn another_source_of_the_same_shape_is_found_out() {
         ];
         for (what, other) in wrong {
             // Under one scale for all, a longer row is as right as any: only its bytes tell.
-            let is_as_right = (scale, what) == (ScaleMode::Global, "doubled");
+            let is_as_right = (scale, what) == (ScaleRule::Global(()), "doubled");
             let found = against(&folder, &other, if is_as_right { &ALL } else { &LIMITS_ALONE });
             assert!(!found.damage.is_empty(), "{what}, {scale:?}: {found:?}");
             let mismatched = found.mismatched_rows.unwrap();
@@ -170,7 +170,7 @@ fn other_scales_of_the_same_elements_are_found_out() {
         ]
     };
     write(&folder.path("in"), &tensors(&scales));
-    for scale in [ScaleMode::Norm, ScaleMode::Projection, ScaleMode::LeastSquares] {
+    for scale in [ScaleRule::Norm, ScaleRule::Projection, ScaleRule::LeastSquares] {
         compress(&folder.path("in"), &folder.path("table"), &CompressOptions { scale, force: true, ..options(16) })
             .unwrap();
         // One group of one row counts twice; then every row does.
@@ -220,26 +220,26 @@ fn odd_rows(dim: usize, with_non_finite: bool) -> Vec<f32> {
 
 #[test]
 fn sound_files_are_sound_at_every_rate_rule_effort_and_width() {
-    let rules = || ScaleMode::ALL.into_iter().cycle();
+    let rules = || ScaleRule::ALL.into_iter().cycle();
     // Rows, values per row, quarter bits, effort, scale rule: every rate, every rule, every effort.
-    let mut cases: Vec<(usize, usize, u32, u8, ScaleMode)> = Vec::new();
+    let mut cases: Vec<(usize, usize, u32, u8, ScaleRule<()>)> = Vec::new();
     cases.extend((4..=16).zip(rules()).map(|(quarters, scale)| (44, 64, quarters, 0, scale)));
-    cases.extend(ScaleMode::ALL.map(|scale| (44, 64, 8, 0, scale)));
+    cases.extend(ScaleRule::ALL.map(|scale| (44, 64, 8, 0, scale)));
     cases.extend((1..=4).zip(rules().skip(1)).map(|(effort, scale)| (8, 64, 8, effort, scale)));
-    cases.push((44, 160, 8, 0, ScaleMode::Projection));
+    cases.push((44, 160, 8, 0, ScaleRule::Projection));
     // Codes so short that ordinary rows come out with a product that is not positive.
     let short = [(16, 4), (16, 6), (8, 8)];
-    let three = &ScaleMode::ALL[..3];
+    let three = &ScaleRule::ALL[..3];
     cases.extend(
         short.iter().flat_map(|&(dim, quarters)| three.iter().map(move |&scale| (44, dim, quarters, 0, scale))),
     );
-    cases.extend(ScaleMode::ALL.map(|scale| (1, 64, 8, 0, scale)));
+    cases.extend(ScaleRule::ALL.map(|scale| (1, 64, 8, 0, scale)));
     for (rows, dim, quarters, effort, scale) in cases {
         let folder = Folder::new();
         let rate = Rate::from_quarters(quarters).unwrap();
         let options = CompressOptions { rate, effort, scale, non_finite: NonFinite::Zero, ..options(9) };
         // One scale for all has no place for rows of all sizes.
-        let values = odd_rows(dim, scale != ScaleMode::Global);
+        let values = odd_rows(dim, scale != ScaleRule::Global(()));
         let (input, table) = (folder.path("in"), folder.path("table"));
         f32_table(&input, "t", dim, &values[..rows * dim]);
         compress(&input, &table, &options).unwrap();
@@ -252,7 +252,7 @@ fn sound_files_are_sound_at_every_rate_rule_effort_and_width() {
 #[test]
 fn ordinary_rows_are_not_coded_again_but_for_the_sample() {
     for quarters in [4, 8, 16] {
-        for scale in ScaleMode::ALL {
+        for scale in ScaleRule::ALL {
             let rate = Rate::from_quarters(quarters).unwrap();
             let (folder, values) = made(&CompressOptions { rate, scale, ..options(100) });
             assert_eq!(against(&folder, &values, &LIMITS_ALONE).recoded_rows, Some(0), "{quarters}, {scale:?}");

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use common::{Cpu, Folder, Named, Seeded, f32_bytes, f32_table, options, read_all, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
-    CompressOptions, CompressReport, Error, JoinOptions, NonFinite, PartOf, ScaleMode, Stage, Update, compress,
-    compress_file, join, quiet,
+    CompressOptions, CompressReport, Error, JoinOptions, NonFinite, PartOf, Stage, Update, compress, compress_file,
+    join, quiet,
 };
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use condprog_table::SegmentPlan;
 use proptest::prelude::*;
 use safetensors::tensor::Dtype;
@@ -87,7 +88,7 @@ proptest! {
             (1u64..5).prop_map(Split::Shares),
         ],
         rates in prop::collection::vec((1usize..12, 4u32..17), 0..4),
-        scale in prop::sample::select(ScaleMode::ALL.to_vec()),
+        scale in prop::sample::select(ScaleRule::ALL.to_vec()),
         block in 1u32..7,
         shard_bytes in prop::option::of(170u64..700),
         seed: u64,
@@ -190,10 +191,10 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
     let cases = [
         (CompressOptions { effort: 1, ..base() }, "the effort of table \"t\" is 1, expected 0"),
         (
-            CompressOptions { scale: ScaleMode::Norm, ..base() },
+            CompressOptions { scale: ScaleRule::Norm, ..base() },
             "the scale rule of table \"t\" is norm, expected projection",
         ),
-        (CompressOptions { scale: ScaleMode::Global, ..base() }, "the scale rule of table \"t\" is global"),
+        (CompressOptions { scale: ScaleRule::Global(()), ..base() }, "the scale rule of table \"t\" is global"),
         (CompressOptions { rate, ..base() }, "the rates of table \"t\" is [{\"rows\":30,\"rate_quarters\":6}]"),
         (CompressOptions { segments: [("t".into(), plan)].into(), ..base() }, "the rates of table \"t\""),
         (CompressOptions { block_rows: Some(5), ..base() }, "the rows per block of table \"t\" is 5, expected 4"),
@@ -220,7 +221,7 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
     for (number, seed) in [(0, 1), (1, 2), (2, 1)] {
         let scaled: Vec<_> = rows(ROWS, 16, 1).iter().map(|value| value * seed as f32).collect();
         f32_table(&other.path("in"), "t", 16, &scaled);
-        let options = CompressOptions { scale: ScaleMode::Global, ..part_options(CUT[number].clone()) };
+        let options = CompressOptions { scale: ScaleRule::Global(()), ..part_options(CUT[number].clone()) };
         compress_file(other.path("in"), &[], &parts.paths[number], &options, &Cpu, &quiet).unwrap();
     }
     let (code, message) = parts.refused(&parts.paths);
@@ -235,7 +236,7 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
     assert!(code == "part-differs" && message.contains("the source of table \"t\" is "), "{message}");
     // Of another global scale.
     for (number, cut) in CUT.iter().enumerate() {
-        parts.code(number, &CompressOptions { scale: ScaleMode::Global, ..part_options(cut.clone()) });
+        parts.code(number, &CompressOptions { scale: ScaleRule::Global(()), ..part_options(cut.clone()) });
     }
     edit(&parts.paths[1], |_, tables| tables[0]["segments"][0]["global_scale"] = 1234.into());
     let (code, message) = parts.refused(&parts.paths);
@@ -422,7 +423,7 @@ fn a_part_that_was_stopped_resumes_and_another_part_is_another_run() {
     let parts = Parts::new();
     let (input, output) = (parts.folder.path("in"), parts.folder.path("out"));
     let run = |options: &CompressOptions, stop| compress_file(&input, &[], &output, options, &Cpu, &stop_after(stop));
-    for scale in [ScaleMode::Projection, ScaleMode::Global] {
+    for scale in [ScaleRule::Projection, ScaleRule::Global(())] {
         let base = || CompressOptions { force: false, scale, ..part_options(7..18) };
         run(&base(), 8).unwrap_err();
         for (other, says) in [

@@ -10,8 +10,9 @@ use common::{Cpu, Folder, Tensor, compress, f32_bytes, f32_table, options, rows,
 use condprog_checkpoint::fp8;
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
-    CompressOptions, DecompressOptions, Error, RestoredDtype, ScaleMode, VerifyOptions, decompress, quiet, verify,
+    CompressOptions, DecompressOptions, Error, RestoredDtype, VerifyOptions, decompress, quiet, verify,
 };
+use condprog_core::encoder::ScaleRule;
 use condprog_core::reference;
 use condprog_core::{Rate, Segment};
 use condprog_table::source::SourceDtype;
@@ -198,7 +199,7 @@ fn figures_do_not_depend_on_threads_nor_files_on_them() {
     for threads in [1, 2, 5] {
         let output = folder.path(&format!("out{threads}"));
         let threads = NonZeroUsize::new(threads);
-        compress(&input, &output, &CompressOptions { threads, scale: ScaleMode::Global, ..options(100) }).unwrap();
+        compress(&input, &output, &CompressOptions { threads, scale: ScaleRule::Global(()), ..options(100) }).unwrap();
         let (file, source) = (Tables::open(&output).unwrap(), Checkpoint::open(&input).unwrap());
         reports.push(
             verify(&file, Some(&source), &VerifyOptions { threads, ..Default::default() }, &Cpu, &quiet).unwrap(),

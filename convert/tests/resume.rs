@@ -11,8 +11,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use common::{Cpu, Folder, compress, f32_table, options, rows};
-use condprog_convert::{CompressOptions, CompressReport, Error, NonFinite, ScaleMode, Stage, Update, compress_file};
+use condprog_convert::{CompressOptions, CompressReport, Error, NonFinite, Stage, Update, compress_file};
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use condprog_table::{SegmentPlan, Tables};
 use proptest::prelude::*;
 
@@ -45,7 +46,7 @@ const LEFT: [&str; 3] = ["in", "out.condprog-journal", "out.condprog-partial"];
 
 #[test]
 fn a_stopped_run_leaves_nothing_that_looks_finished_and_resumes() {
-    for scale in ScaleMode::ALL {
+    for scale in ScaleRule::ALL {
         let folder = Folder::new();
         let (input, output) = (input(&folder), folder.path("out"));
         let options = CompressOptions { scale, ..options(BLOCK) };
@@ -91,7 +92,7 @@ fn other_parameters_are_refused_and_force_starts_over() {
     let others = [
         (CompressOptions { effort: 1, ..base() }, "the effort was \"t\": 0, is \"t\": 1"),
         (
-            CompressOptions { scale: ScaleMode::Global, ..base() },
+            CompressOptions { scale: ScaleRule::Global(()), ..base() },
             "the scale rule was \"t\": projection, is \"t\": global",
         ),
         (
@@ -285,7 +286,7 @@ fn a_begun_output_without_a_sound_journal_is_kept_until_forced() {
 fn no_flip_of_a_bit_in_the_journal_changes_the_output() {
     let folder = Folder::new();
     let (input, output) = (input(&folder), folder.path("out"));
-    let options = CompressOptions { scale: ScaleMode::Global, ..options(BLOCK) };
+    let options = CompressOptions { scale: ScaleRule::Global(()), ..options(BLOCK) };
     let whole = uninterrupted(&input, &options);
     stopped_after(12, &input, &output, &options).unwrap_err();
     let (journal, partial) = (folder.path("out.condprog-journal"), folder.path("out.condprog-partial"));
@@ -343,7 +344,7 @@ fn a_bad_row_in_the_first_block_leaves_nothing_and_later_ones_leave_what_is_done
     values[0] = f32::NAN;
     f32_table(&input, "t", DIM, &values);
     compress(&input, &output, &options(BLOCK)).unwrap_err();
-    let global = CompressOptions { scale: ScaleMode::Global, ..options(BLOCK) };
+    let global = CompressOptions { scale: ScaleRule::Global(()), ..options(BLOCK) };
     compress(&input, &output, &global).unwrap_err();
     assert_eq!(folder.list(), ["in"]);
 }

@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, read_all, rows, write};
-use condprog_convert::{CompressOptions, Error, ScaleMode, Stage, Update, compress_file, quiet};
+use condprog_convert::{CompressOptions, Error, Stage, Update, compress_file, quiet};
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use condprog_table::SegmentPlan;
 use safetensors::tensor::Dtype;
 
@@ -74,7 +75,7 @@ fn partial(name: &str) -> String {
 
 #[test]
 fn a_run_stopped_at_any_block_goes_on_and_ends_alike() {
-    for scale in [ScaleMode::Projection, ScaleMode::Global] {
+    for scale in [ScaleRule::Projection, ScaleRule::Global(())] {
         let options = CompressOptions { scale, ..sharded(Some(100)) };
         let whole = whole(&options);
         let names: Vec<_> = whole.keys().filter(|name| *name != INDEX).cloned().collect();

@@ -14,6 +14,7 @@ use condprog_convert::{
     quiet, verify,
 };
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use condprog_table::input;
 use condprog_table::{SegmentPlan, Tables, inspect};
 use safetensors::SafeTensors;
@@ -325,7 +326,7 @@ fn files_that_do_not_belong_together_are_refused_by_name() {
     let checkpoint = Checkpoint::open(input.path("in")).unwrap();
     for (changed, what) in [
         (CompressOptions { effort: 1, ..sharded(200) }, "effort 1"),
-        (CompressOptions { scale: condprog_convert::ScaleMode::Norm, ..sharded(200) }, "scale rule norm"),
+        (CompressOptions { scale: ScaleRule::Norm, ..sharded(200) }, "scale rule norm"),
     ] {
         let other = Folder::new();
         let report = run(&checkpoint, other.path("out.safetensors"), changed).unwrap();

@@ -25,5 +25,5 @@ pub mod rows;
 pub mod table;
 
 pub use error::Error;
-pub use method::{Method, Origin, Restored, Rule, Subject};
+pub use method::{Method, Origin, Restored, Subject};
 pub use rows::Rows;

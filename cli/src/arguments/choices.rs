@@ -1,31 +1,21 @@
 //! Options that are one of a few words.
 
 use clap::ValueEnum;
-use condprog_convert::{NonFinite, RestoredDtype, ScaleMode};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use condprog_convert::{NonFinite, RestoredDtype};
+use condprog_core::encoder::ScaleRule;
 use condprog_core::{Dtype, Missing};
 
-/// What the scale of a row keeps; see [`ScaleMode`].
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Scale {
-    /// The length of the row
-    Norm,
-    /// The row's projection on its source
-    Projection,
-    /// The smallest squared error
-    LeastSquares,
-    /// One scale for the whole table
-    Global,
-}
-
-impl From<Scale> for ScaleMode {
-    fn from(scale: Scale) -> ScaleMode {
-        match scale {
-            Scale::Norm => ScaleMode::Norm,
-            Scale::Projection => ScaleMode::Projection,
-            Scale::LeastSquares => ScaleMode::LeastSquares,
-            Scale::Global => ScaleMode::Global,
-        }
-    }
+/// Reads a scale rule by its name, and says in the help what each keeps.
+pub(crate) fn scale_rule() -> impl TypedValueParser<Value = ScaleRule<()>> {
+    let keeps = |rule| match rule {
+        ScaleRule::Norm => "The length of the row",
+        ScaleRule::Projection => "The row's projection on its source",
+        ScaleRule::LeastSquares => "The smallest squared error",
+        _ => "One scale for the whole table",
+    };
+    let rules = ScaleRule::ALL.map(|rule| PossibleValue::new(rule.name()).help(keeps(rule)));
+    PossibleValuesParser::new(rules).try_map(|name| name.parse())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -15,9 +15,10 @@ use clap::{Args, Parser, Subcommand};
 use condprog_checkpoint::family::Family;
 use condprog_convert::{MAX_THREADS, PartOf, Sample};
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use condprog_cpu::{ISA_VARIABLE, Isa};
 
-pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs, Scale};
+pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs};
 pub(crate) use values::{IdList, RateRows, refuse_folder, whole};
 
 use crate::error::Error;
@@ -136,8 +137,8 @@ pub(crate) struct Compress {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=4))]
     pub(crate) effort: u8,
     /// What the scale of a row keeps
-    #[arg(long, value_enum, default_value_t = Scale::Projection)]
-    pub(crate) scale: Scale,
+    #[arg(long, value_name = "SCALE", default_value_t, value_parser = choices::scale_rule())]
+    pub(crate) scale: ScaleRule<()>,
     /// What to do with rows that have a NaN or an infinity, or whose scale is too large to store
     #[arg(long, value_enum, default_value_t = OnNonFinite::Error)]
     pub(crate) non_finite: OnNonFinite,

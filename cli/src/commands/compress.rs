@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         rate: arguments.rate,
         segments,
         effort: arguments.effort,
-        scale: arguments.scale.into(),
+        scale: arguments.scale,
         non_finite: arguments.non_finite.into(),
         threads: arguments.threads.count,
         block_rows: arguments.block_rows,

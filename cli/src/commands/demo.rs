@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use condprog_checkpoint::{Checkpoint, RowSource};
-use condprog_convert::{CompressOptions, ScaleMode, VerifyOptions, VerifyTable, compress_file, verify};
+use condprog_convert::{CompressOptions, VerifyOptions, VerifyTable, compress_file, verify};
 use condprog_core::encoder::{self, ScaleRule, Search};
 use condprog_core::{Decoder, Dtype, Encoder, Job, Layout, Missing, Output, Rate, ReferenceDecoder, Table};
 use condprog_cpu::{CpuEncoder, CpuError, Isa};
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
     let start = Instant::now();
     let progress = ui.progress();
     // The rule under which errors are compared; the default of `compress` has the larger error and the smaller effect.
-    let options = CompressOptions { effort: arguments.effort, scale: ScaleMode::Norm, ..CompressOptions::default() };
+    let options = CompressOptions { effort: arguments.effort, scale: ScaleRule::Norm, ..CompressOptions::default() };
     compress_file(&input, &[], &output, &options, &codec, &|update| progress.step(update))?;
     let seconds = start.elapsed().as_secs_f64();
 

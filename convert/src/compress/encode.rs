@@ -16,7 +16,7 @@ use rayon::Yield;
 
 use super::files::Files;
 use super::plan::Plan;
-use super::{CompressOptions, Done, NonFinite, ScaleMode};
+use super::{CompressOptions, Done, NonFinite};
 use crate::codec::{BoxEncoder, Codec, CodecError};
 use crate::error::Error;
 use crate::journal::{Entry, Journal};
@@ -85,16 +85,13 @@ pub(super) fn encode(
     })
 }
 
-fn scale_rule(segment: &SegmentInfo, scale: ScaleMode) -> ScaleRule {
-    match scale {
-        ScaleMode::Norm => ScaleRule::Norm,
-        ScaleMode::Projection => ScaleRule::Projection,
-        ScaleMode::LeastSquares => ScaleRule::LeastSquares,
-        ScaleMode::Global => {
-            let bits = segment.global_scale.expect("measured before anything is coded");
-            ScaleRule::Global(Scale::from_bits(bits))
-        }
-    }
+/// The rule with the global scale of a segment, which is measured before anything is coded.
+fn scale_rule(segment: &SegmentInfo, rule: ScaleRule<()>) -> ScaleRule {
+    let bits = match rule {
+        ScaleRule::Global(()) => segment.global_scale.expect("measured before anything is coded"),
+        _ => 0,
+    };
+    rule.with_global(Scale::from_bits(bits))
 }
 
 /// Codes blocks as they are read, and sends them on.

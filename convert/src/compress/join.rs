@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use condprog_core::encoder::ScaleRule;
 use condprog_table::Tables;
 use condprog_table::aspect::{Aspect, difference};
 use condprog_table::checksum;
@@ -10,9 +11,9 @@ use condprog_table::format::SegmentInfo;
 use condprog_table::names::KEY_PART;
 use condprog_table::tables::block_range;
 
+use super::CompressReport;
 use super::files::{self, Files, Finished, Past, Restart};
 use super::plan::{Plan, Whole, WholeTable};
-use super::{CompressReport, ScaleMode};
 use crate::error::Error;
 use crate::journal::{self, Account, Journal};
 use crate::stream::{Counter, Progress, Stage};
@@ -101,7 +102,7 @@ impl Part {
                 let of_whole = (&whole.source, &whole.scale_rule, whole.effort);
                 of_whole == (&table.source, &table.scale_rule, table.effort)
             });
-            let is_global = table.scale_rule == ScaleMode::Global.name();
+            let is_global = table.scale_rule == ScaleRule::Global(()).name();
             let lacks = |segment: &SegmentInfo| segment.zeroed.is_none() || segment.global_scale.is_some() != is_global;
             if !fits || table.segments.iter().any(lacks) {
                 return Err(bad(format!("table {:?} is not one of its whole", table.name)));

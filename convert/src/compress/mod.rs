@@ -29,38 +29,6 @@ use crate::journal::{self, Account, Entry, Head, Journal};
 use crate::output::{folder_of, free_bytes, partial_path};
 use crate::stream::{Counter, Progress, Stage, on_threads};
 
-/// How scales are chosen; see [`condprog_core::encoder::ScaleRule`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ScaleMode {
-    /// The restored row has the length of the source row: the rule of the paper, and of figures of relative error.
-    Norm,
-    /// The restored row's projection on the source row is the source row. The default, since it changes the output of a
-    /// language model least: 19 % less KL than `norm` at 2 bits, less at every rate from 1.5 to 3
-    /// (`docs/results.md`).
-    #[default]
-    Projection,
-    /// The smallest squared error.
-    LeastSquares,
-    /// One scale for a whole segment, from the root mean square of the table: one pass more over the source.
-    Global,
-}
-
-impl ScaleMode {
-    /// Every mode.
-    pub const ALL: [ScaleMode; 4] =
-        [ScaleMode::Norm, ScaleMode::Projection, ScaleMode::LeastSquares, ScaleMode::Global];
-
-    /// As users and the metadata write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ScaleMode::Norm => "norm",
-            ScaleMode::Projection => "projection",
-            ScaleMode::LeastSquares => "least-squares",
-            ScaleMode::Global => "global",
-        }
-    }
-}
-
 /// What to do with a row that has a NaN or an infinity, or whose scale is above the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NonFinite {
@@ -122,7 +90,7 @@ pub struct CompressOptions {
     /// 0 to [`condprog_core::encoder::Search::MAX_EFFORT`].
     pub effort: u8,
     /// How scales are chosen.
-    pub scale: ScaleMode,
+    pub scale: ScaleRule<()>,
     /// What to do with rows that cannot be coded.
     pub non_finite: NonFinite,
     /// Threads that code; `None` for those of the current rayon pool. One more reads, one more writes.
@@ -145,7 +113,7 @@ impl Default for CompressOptions {
             rate: Rate::TWO,
             segments: BTreeMap::new(),
             effort: 2,
-            scale: ScaleMode::default(),
+            scale: ScaleRule::default(),
             non_finite: NonFinite::default(),
             threads: None,
             block_rows: None,
@@ -409,7 +377,7 @@ fn begin(
     options: &CompressOptions,
     progress: &Progress<'_>,
 ) -> Result<Done, Error> {
-    if options.scale == ScaleMode::Global {
+    if options.scale == ScaleRule::Global(()) {
         measure(sources, plan, options, progress)?;
     }
     Ok(Done::new())
@@ -426,7 +394,7 @@ fn resume(
     progress: &Progress<'_>,
 ) -> Result<Done, Error> {
     let is_same_state = head.states == plan.head.states;
-    if !is_same_state && options.scale == ScaleMode::Global {
+    if !is_same_state && options.scale == ScaleRule::Global(()) {
         measure(sources, plan, options, progress)?;
     }
     let measured = head.files.iter().flatten().flat_map(|table| &table.segments);

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use condprog_core::encoder::Search;
+use condprog_core::encoder::{ScaleRule, Search};
 use condprog_core::{Layout, LayoutError, Rate, Scale};
 use condprog_table::SegmentPlan;
 use condprog_table::aspect::{Aspect, difference};
@@ -20,7 +20,7 @@ use condprog_table::source::SourceInfo;
 use condprog_table::tables::block_range;
 use serde::{Deserialize, Serialize};
 
-use super::{CompressOptions, PartOf, ScaleMode};
+use super::{CompressOptions, PartOf};
 use crate::error::Error;
 use crate::journal::{Head, journal_path};
 use crate::output::{NO_NAME, partial_path};
@@ -455,7 +455,7 @@ impl WholeTable {
 fn add(table: &mut TableInfo, cut: &Cut, whole: &WholeTable) {
     let name = if cut.of == 1 { whole.name.clone() } else { format!("{}#{}", whole.name, cut.number) };
     let rows = cut.rows.end - cut.rows.start;
-    let is_global = whole.scale_rule == ScaleMode::Global.name();
+    let is_global = whole.scale_rule == ScaleRule::Global(()).name();
     table.segments.push(SegmentInfo {
         first_row: table.rows,
         rows,

@@ -13,7 +13,6 @@ use condprog_table::{Damage, Fault};
 use super::Sample;
 use super::limits::Figures;
 use crate::codec::{BoxEncoder, Codec, CodecError};
-use crate::compress::ScaleMode;
 use crate::error::Error;
 
 /// Rows that were coded again and are not the source's, from which on rows in doubt are not coded again: a source that is
@@ -39,11 +38,10 @@ pub(super) enum Reason {
 
 /// The rule by which the scales of a segment were chosen, where this version knows it.
 pub(super) fn rule(table: &TableInfo, segment: &SegmentInfo) -> Option<ScaleRule> {
-    match ScaleMode::ALL.into_iter().find(|mode| mode.name() == table.scale_rule)? {
-        ScaleMode::Norm => Some(ScaleRule::Norm),
-        ScaleMode::Projection => Some(ScaleRule::Projection),
-        ScaleMode::LeastSquares => Some(ScaleRule::LeastSquares),
-        ScaleMode::Global => segment.global_scale.map(|bits| ScaleRule::Global(Scale::from_bits(bits))),
+    let rule: ScaleRule<()> = table.scale_rule.parse().ok()?;
+    match (rule, segment.global_scale) {
+        (ScaleRule::Global(()), None) => None,
+        (rule, bits) => Some(rule.with_global(Scale::from_bits(bits.unwrap_or(0)))),
     }
 }
 

@@ -7,7 +7,6 @@ use condprog_core::{Encoder, Job, Layout, Program, Rate, Record, Scale, rounding
 use condprog_cpu::{CpuEncoder, CpuError};
 use rayon::prelude::*;
 
-use super::Rule;
 use crate::error::Error;
 use crate::rows::{Rows, energy};
 
@@ -102,16 +101,6 @@ pub(super) fn record_bytes(dim: usize, rate: Rate) -> Result<u64, Error> {
 
 fn layout(rows: &Rows, rate: Rate) -> Result<Layout, Error> {
     Ok(Layout::new(u32::try_from(rows.dim()).unwrap_or(u32::MAX), rate)?)
-}
-
-/// The encoder's rule of the same name.
-pub(super) fn scale_rule(rule: Rule, global: Scale) -> ScaleRule {
-    match rule {
-        Rule::Norm => ScaleRule::Norm,
-        Rule::Projection => ScaleRule::Projection,
-        Rule::LeastSquares => ScaleRule::LeastSquares,
-        Rule::Global => ScaleRule::Global(global),
-    }
 }
 
 #[cfg(test)]

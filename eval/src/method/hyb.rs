@@ -3,10 +3,11 @@
 //! A state `s` gives `h = s(s + 1) mod 2^16`; bits 14..6 of `h` choose a pair, bit 15 flips the sign of its first
 //! value. Two-pass tail-biting Viterbi search over binary32 metrics.
 
+use condprog_core::encoder::ScaleRule;
 use half::bf16;
 use rayon::prelude::*;
 
-use super::Rule;
+use super::alpha;
 use crate::error::Error;
 use crate::kmeans::Codebook;
 use crate::noise::Noise;
@@ -56,14 +57,20 @@ fn pair(table: &[[f32; 2]], index: usize) -> [f32; 2] {
 }
 
 /// Codes rows by the trellis and scales them: `half_bits` is the rate in half bits per value, 2 to 8.
-pub(super) fn restore(rows: &Rows, pairs: &Pairs, half_bits: u32, rule: Rule, global: f64) -> Result<Rows, Error> {
+pub(super) fn restore(
+    rows: &Rows,
+    pairs: &Pairs,
+    half_bits: u32,
+    rule: ScaleRule<()>,
+    global: f64,
+) -> Result<Rows, Error> {
     let dim = rows.dim();
     let need = |need: &str| Err(Error::Need { method: "the HYB trellis".into(), need: need.into() });
     if !dim.is_multiple_of(2) || (dim as u32 / 2 * half_bits) < STATE_BITS {
         return need("an even row width and codes of at least 16 bits");
     }
     let unit = |row: &[f32]| match rule {
-        Rule::Global => 1.0 / global,
+        ScaleRule::Global(()) => 1.0 / global,
         _ => (dim as f64 / energy(row)).sqrt(),
     };
     let mut out = vec![0.0; rows.values().len()];
@@ -73,7 +80,7 @@ pub(super) fn restore(rows: &Rows, pairs: &Pairs, half_bits: u32, rule: Rule, gl
         |search, (out, rows)| {
             search.code(rows, unit, out);
             for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
-                let scale = bf16::from_f64(rule.alpha(energy(row), dot(row, out), energy(out), global)).to_f32();
+                let scale = bf16::from_f64(alpha(rule, energy(row), dot(row, out), energy(out), global)).to_f32();
                 out.iter_mut().for_each(|value| *value *= scale);
             }
         },
@@ -224,7 +231,7 @@ mod tests {
     fn error_of_gaussian_rows_is_that_of_the_code() {
         // At 2 bits, lengths restored: 0.0707 to 0.0717 by table, and 0.0625 is the bound.
         let rows = Rows::gaussian(96, 256, 3);
-        let restored = restore(&rows, &Pairs::new(), 4, Rule::Norm, 1.0).unwrap();
+        let restored = restore(&rows, &Pairs::new(), 4, ScaleRule::Norm, 1.0).unwrap();
         let error: f64 = rows
             .iter()
             .zip(restored.iter())
@@ -239,7 +246,7 @@ mod tests {
 
     #[test]
     fn rows_of_zeros_stay_zeros() {
-        let restored = restore(&Rows::new(32, vec![0.0; 64]), &Pairs::new(), 4, Rule::Norm, 1.0).unwrap();
+        let restored = restore(&Rows::new(32, vec![0.0; 64]), &Pairs::new(), 4, ScaleRule::Norm, 1.0).unwrap();
         assert!(restored.values().iter().all(|&v| v == 0.0));
     }
 }

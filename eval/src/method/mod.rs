@@ -19,6 +19,7 @@ pub use scalar::lloyd_max;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use condprog_core::encoder::ScaleRule;
 use condprog_core::{Rate, Scale};
 use cp::Codes;
 use rotation::Rotation;
@@ -29,43 +30,16 @@ use crate::rows::Rows;
 /// Seed of rotations and codebooks.
 const SEED: u64 = 0xc0de;
 
-/// How the scale of a row follows from the row `e` and its levels `f`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
-    /// `|e| / |f|`.
-    Norm,
-    /// `|e|^2 / <e, f>`.
-    Projection,
-    /// `<e, f> / |f|^2`.
-    LeastSquares,
-    /// One scale per table; rows are not normalised.
-    Global,
-}
-
-impl Rule {
-    /// Every rule.
-    pub const ALL: [Rule; 4] = [Rule::Norm, Rule::Projection, Rule::LeastSquares, Rule::Global];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Rule::Norm => "norm",
-            Rule::Projection => "projection",
-            Rule::LeastSquares => "least-squares",
-            Rule::Global => "global",
-        }
+/// The scale of a row from `|e|^2`, `<e, f>` and `|f|^2`; 0 for a row of zeros.
+fn alpha(rule: ScaleRule<()>, energy: f64, dot: f64, norm: f64, global: f64) -> f64 {
+    if energy == 0.0 || norm == 0.0 {
+        return 0.0;
     }
-
-    /// The scale of a row from `|e|^2`, `<e, f>` and `|f|^2`; 0 for a row of zeros.
-    fn alpha(self, energy: f64, dot: f64, norm: f64, global: f64) -> f64 {
-        if energy == 0.0 || norm == 0.0 {
-            return 0.0;
-        }
-        match self {
-            Rule::Projection if dot > 0.0 => energy / dot,
-            Rule::LeastSquares if dot > 0.0 => dot / norm,
-            Rule::Global => global,
-            _ => (energy / norm).sqrt(),
-        }
+    match rule {
+        ScaleRule::Projection if dot > 0.0 => energy / dot,
+        ScaleRule::LeastSquares if dot > 0.0 => dot / norm,
+        ScaleRule::Global(()) => global,
+        _ => (energy / norm).sqrt(),
     }
 }
 
@@ -123,7 +97,7 @@ pub enum Method {
         /// Half bits per value, 2 to 8.
         half_bits: u32,
         /// Scale.
-        rule: Rule,
+        rule: ScaleRule<()>,
     },
     /// QTIP adapted to tables: in-row random rotation, HYB trellis, one scale per table.
     Qtip {
@@ -137,7 +111,7 @@ pub enum Method {
         /// 0 to 4.
         effort: u8,
         /// Scale.
-        rule: Rule,
+        rule: ScaleRule<()>,
         /// What is done to rows first.
         before: Before,
         /// Gain of the search in thousandths; 0 for the format's own choice.
@@ -149,13 +123,13 @@ pub enum Method {
         /// Mean bits per value.
         rate: Rate,
         /// Scale.
-        rule: Rule,
+        rule: ScaleRule<()>,
     },
 }
 
 impl Method {
     /// Plain CP.
-    pub const fn cp(rate: Rate, effort: u8, rule: Rule) -> Method {
+    pub const fn cp(rate: Rate, effort: u8, rule: ScaleRule<()>) -> Method {
         Method::Cp { rate, effort, rule, before: Before::Nothing, gain: 0 }
     }
 
@@ -173,16 +147,16 @@ impl Method {
         all.extend((2..=4).map(|bits| Method::LloydMax { bits }));
         all.extend([2, 4, 8].map(|values| Method::Vq { values }));
         for half_bits in [2, 3, 4, 5, 6, 8] {
-            all.push(Method::Hyb { half_bits, rule: Rule::Norm });
+            all.push(Method::Hyb { half_bits, rule: ScaleRule::Norm });
         }
-        all.extend([Rule::LeastSquares, Rule::Projection].map(|rule| Method::Hyb { half_bits: 4, rule }));
+        all.extend([ScaleRule::LeastSquares, ScaleRule::Projection].map(|rule| Method::Hyb { half_bits: 4, rule }));
         all.push(Method::Qtip { half_bits: 4 });
         let rates: Vec<Rate> = [4, 6, 8, 10, 12, 16].into_iter().filter_map(|q| Rate::from_quarters(q).ok()).collect();
         for &rate in &rates {
-            all.extend(Rule::ALL.map(|rule| Method::cp(rate, 0, rule)));
+            all.extend(ScaleRule::ALL.map(|rule| Method::cp(rate, 0, rule)));
         }
-        all.extend(rates.iter().map(|&rate| Method::cp(rate, 4, Rule::Norm)));
-        let variation = |before| Method::Cp { rate: Rate::TWO, effort: 0, rule: Rule::Norm, before, gain: 0 };
+        all.extend(rates.iter().map(|&rate| Method::cp(rate, 4, ScaleRule::Norm)));
+        let variation = |before| Method::Cp { rate: Rate::TWO, effort: 0, rule: ScaleRule::Norm, before, gain: 0 };
         all.push(variation(Before::Rotation));
         all.extend([0, 1, 2, 4, 8, 16].map(|count| variation(Before::Components(count))));
         all
@@ -193,14 +167,14 @@ impl Method {
         let rates: Vec<Rate> = [4, 6, 8, 10, 12, 16].into_iter().filter_map(|q| Rate::from_quarters(q).ok()).collect();
         let mut all = Vec::new();
         for &rate in &rates {
-            for rule in [Rule::Norm, Rule::Projection] {
+            for rule in [ScaleRule::Norm, ScaleRule::Projection] {
                 let gains = (920..=1160).step_by(40);
                 all.extend(gains.map(|gain| Method::Cp { rate, effort: 0, rule, before: Before::Nothing, gain }));
                 all.extend((1..=3).map(|effort| Method::cp(rate, effort, rule)));
             }
-            all.push(Method::cp(rate, 4, Rule::Projection));
+            all.push(Method::cp(rate, 4, ScaleRule::Projection));
         }
-        all.extend([Rule::Norm, Rule::Projection].map(|rule| Method::Allocated { rate: Rate::TWO, rule }));
+        all.extend([ScaleRule::Norm, ScaleRule::Projection].map(|rule| Method::Allocated { rate: Rate::TWO, rule }));
         all
     }
 
@@ -218,7 +192,7 @@ impl Method {
                 .map_err(|error| Error::Pattern { pattern: pattern.into(), reason: error.msg.into() })?;
             let matches: Vec<_> = all.iter().copied().filter(|method| wild.matches(&method.to_string())).collect();
             if matches.is_empty() {
-                let example = Method::cp(Rate::TWO, 0, Rule::Norm).to_string();
+                let example = Method::cp(Rate::TWO, 0, ScaleRule::Norm).to_string();
                 return Err(Error::Method { pattern: pattern.into(), example });
             }
             found.extend(matches);
@@ -233,7 +207,7 @@ impl Method {
     pub fn cost(self) -> usize {
         match self {
             Method::Cp { effort: effort @ 1.., .. } => [1, 4, 8, 16, 48][usize::from(effort.min(4))],
-            Method::Cp { rule: Rule::Global, .. } => 8,
+            Method::Cp { rule: ScaleRule::Global(()), .. } => 8,
             Method::Cp { before, .. } if before != Before::Nothing => 8,
             Method::Cp { rate, .. } if rate != Rate::TWO => 4,
             Method::Hyb { .. } | Method::Qtip { .. } => 10,
@@ -424,7 +398,7 @@ impl<'a> Subject<'a> {
                 let rotation = Rotation::new(dim, SEED);
                 let rotated = rows.map(|row, out| rotation.forward(row, out));
                 let pairs = self.pairs.get_or_insert_with(hyb::Pairs::new);
-                let coded = hyb::restore(&rotated, pairs, half_bits, Rule::Global, rms)?;
+                let coded = hyb::restore(&rotated, pairs, half_bits, ScaleRule::Global(()), rms)?;
                 let restored = coded.map(|row, out| rotation.inverse(row, out));
                 let row_bytes = (dim as u64 * u64::from(half_bits)).div_ceil(16);
                 // The table, the signs and the scale.
@@ -452,20 +426,27 @@ impl<'a> Subject<'a> {
         Ok(&self.codes[&key])
     }
 
-    fn restore_cp(&mut self, rate: Rate, effort: u8, rule: Rule, before: Before, gain: u16) -> Result<Restored, Error> {
+    fn restore_cp(
+        &mut self,
+        rate: Rate,
+        effort: u8,
+        rule: ScaleRule<()>,
+        before: Before,
+        gain: u16,
+    ) -> Result<Restored, Error> {
         let (rows, dim) = (self.rows, self.rows.dim());
         let Origin { fit, rms, .. } = self.origin;
         let code = |rows: &Rows, rms: f64| match rule {
-            Rule::Global => {
+            ScaleRule::Global(()) => {
                 let (codes, scale) = Codes::of_rows(rows, rate, effort, rms)?;
-                codes.restore(rows, cp::scale_rule(rule, scale))
+                codes.restore(rows, rule.with_global(scale))
             }
-            _ => Codes::of_directions(rows, rate, effort, gain)?.restore(rows, cp::scale_rule(rule, Scale::ZERO)),
+            _ => Codes::of_directions(rows, rate, effort, gain)?.restore(rows, rule.with_global(Scale::ZERO)),
         };
         let record_bytes = cp::record_bytes(dim, rate)?;
         let (restored, row_bytes, shared) = match before {
-            Before::Nothing if rule != Rule::Global => {
-                let rule = cp::scale_rule(rule, Scale::ZERO);
+            Before::Nothing if rule != ScaleRule::Global(()) => {
+                let rule = rule.with_global(Scale::ZERO);
                 (self.codes(rate, effort, gain)?.restore(rows, rule)?, record_bytes, 0)
             }
             Before::Nothing => (code(rows, rms)?, record_bytes, 0),
@@ -496,7 +477,7 @@ impl<'a> Subject<'a> {
         Ok(Restored { rows: restored, row_bytes: row_bytes as f64, shared_bytes: 128 + shared })
     }
 
-    fn restore_allocated(&mut self, method: Method, rule: Rule) -> Result<Restored, Error> {
+    fn restore_allocated(&mut self, method: Method, rule: ScaleRule<()>) -> Result<Restored, Error> {
         let Some(Allocation { rates, row_bytes }) = self.allocation.clone() else {
             return Err(Error::Need { method: method.to_string(), need: "a trace of row ids".into() });
         };
@@ -505,8 +486,7 @@ impl<'a> Subject<'a> {
         for rate in Rate::all().filter(|rate| rates.contains(rate)) {
             let rows: Vec<usize> = (0..rates.len()).filter(|&row| rates[row] == rate).collect();
             let part = Rows::new(dim, rows.iter().flat_map(|&row| self.rows.row(row)).copied().collect());
-            let restored =
-                Codes::of_directions(&part, rate, 0, 0)?.restore(&part, cp::scale_rule(rule, Scale::ZERO))?;
+            let restored = Codes::of_directions(&part, rate, 0, 0)?.restore(&part, rule.with_global(Scale::ZERO))?;
             for (&row, restored) in rows.iter().zip(restored.iter()) {
                 out[row * dim..(row + 1) * dim].copy_from_slice(restored);
             }

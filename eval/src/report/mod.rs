@@ -8,13 +8,14 @@ mod sample;
 use std::path::{Path, PathBuf};
 
 use condprog_core::Rate;
+use condprog_core::encoder::ScaleRule;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::harness::{self, MethodDivergence};
 use crate::interval::{Interval, Ratio};
 use crate::measure::{Gaussianity, Measures, row_errors};
-use crate::method::{Method, Rule, Subject};
+use crate::method::{Method, Subject};
 use crate::rows::{Rows, energy};
 
 pub use folder::{Folder, PAGE};
@@ -179,7 +180,7 @@ impl Report {
         // Subjects by number of rows: methods with the same part of the sample share what they code.
         let mut sizes: Vec<usize> = options.methods.iter().map(|method| part(*method, sample.rows.len())).collect();
         let (mut rows_done, rows_total) = (0, sizes.iter().map(|&size| size as u64).sum());
-        sizes.extend([sample.rows.len(), part(Method::cp(Rate::TWO, 4, Rule::Norm), sample.rows.len())]);
+        sizes.extend([sample.rows.len(), part(Method::cp(Rate::TWO, 4, ScaleRule::Norm), sample.rows.len())]);
         sizes.sort_unstable();
         sizes.dedup();
         let heads: Vec<Rows> = sizes.iter().map(|&size| sample.rows.head(size)).collect();
@@ -232,13 +233,13 @@ impl Report {
         }
         let (mut scales, mut variants) = (Vec::new(), vec![0; 16]);
         let all = place(sample.rows.len());
-        let slow = place(part(Method::cp(Rate::TWO, 4, Rule::Norm), sample.rows.len()));
+        let slow = place(part(Method::cp(Rate::TWO, 4, ScaleRule::Norm), sample.rows.len()));
         let was_run = |method: Method| methods.iter().any(|line: &MethodLine| line.method == method.to_string());
-        if was_run(Method::cp(Rate::TWO, 0, Rule::Norm)) {
+        if was_run(Method::cp(Rate::TWO, 0, ScaleRule::Norm)) {
             let found = subjects[all].scales(Rate::TWO, 0)?;
             scales = found.iter().filter(|scale| !scale.is_zero()).map(|scale| libm::log2(scale.alpha())).collect();
         }
-        if was_run(Method::cp(Rate::TWO, 4, Rule::Norm)) {
+        if was_run(Method::cp(Rate::TWO, 4, ScaleRule::Norm)) {
             for scale in subjects[slow].scales(Rate::TWO, 4)? {
                 variants[usize::from(scale.variant())] += usize::from(!scale.is_zero());
             }
