@@ -123,13 +123,14 @@ impl Tables {
     /// for the table.
     ///
     /// ```no_run
-    /// use condprog_core::{Decoder, Missing, Output};
-    /// use condprog_cpu::CpuDecoder;
+    /// use condprog_core::{Decoder, Missing, Output, ReferenceDecoder, Table};
     ///
     /// let file = condprog_table::Tables::open("table.safetensors")?;
     /// let picked = file.pick("layers.1.engram.embed.weight", &[5, 70_000_000, 5, -1])?;
+    /// let segments = picked.segments();
+    /// let decoder = ReferenceDecoder::new(Table::new(&segments)?); // or a faster one
     /// let mut rows = vec![0.0; 4 * 256];
-    /// CpuDecoder::new(&picked)?.decode(picked.ids(), Missing::Zero, Output::F32(&mut rows))?;
+    /// decoder.decode(picked.ids(), Missing::Zero, Output::F32(&mut rows))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

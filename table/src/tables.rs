@@ -27,15 +27,15 @@ use crate::read::ReadFile;
 /// * [`Tables::segments_in`]: those in bytes that the caller has, such as mapped files.
 ///
 /// ```no_run
-/// use condprog_core::{Decoder, Missing, Output, Table};
-/// use condprog_cpu::CpuDecoder;
+/// use condprog_core::{Decoder, Missing, Output, ReferenceDecoder, Table};
 ///
 /// let file = condprog_table::Tables::open("table.safetensors")?;
 /// let records = file.load("layers.1.engram.embed.weight")?;
 /// let segments = records.segments();
 /// let table = Table::new(&segments)?;
 /// let mut rows = vec![0.0; 3 * table.shape().dim as usize];
-/// CpuDecoder::new(table)?.decode(&[5, 7, -1], Missing::Zero, Output::F32(&mut rows))?;
+/// let decoder = ReferenceDecoder::new(table); // or a faster one, which may own the records
+/// decoder.decode(&[5, 7, -1], Missing::Zero, Output::F32(&mut rows))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
