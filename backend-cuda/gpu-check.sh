@@ -4,8 +4,8 @@
 #
 # usage: backend-cuda/gpu-check.sh FOLDER [PROGRAM]
 #
-# PROGRAM is what this command makes elsewhere; without it, it is built here:
-#   cargo build --release -p condprog-cuda --example gpu_check      # target/release/examples/gpu_check
+# PROGRAM is the command, built elsewhere; it needs nothing but the driver. Without it, it is built here:
+#   cargo build --release && strip target/release/condprog
 set -euo pipefail
 
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -15,12 +15,16 @@ fi
 mkdir -p "$1"
 folder=$(cd "$1" && pwd)
 if [ $# -eq 2 ]; then
-    program=$2
+    program=$(realpath "$2")
 else
     cd "$(dirname "$0")/.."
-    cargo build --release -p condprog-cuda --example gpu_check
-    program=target/release/examples/gpu_check
+    cargo build --release
+    program=$PWD/target/release/condprog
 fi
 nvidia-smi >"$folder/device.txt" 2>&1 || echo "nvidia-smi is not there or failed" >>"$folder/device.txt"
-# The benchmark stops beginning measurements after 7 minutes; what hangs is ended.
-timeout 480 "$program" "$folder"
+# What fails does not keep the rest from being measured. The benchmark begins no measurement after 5 minutes; what hangs
+# is ended.
+status=0
+CONDPROG_REQUIRE=cuda timeout 240 "$program" conformance | tee "$folder/conformance.txt" || status=1
+timeout $((480 - SECONDS)) "$program" bench --backend cuda --save "$folder" || status=1
+exit $status

@@ -101,9 +101,9 @@ host() {
 backend() {
     local libraries=target/debug/examples driver
     tools
-    cargo build --quiet -p condprog-cuda --examples
+    cargo build --quiet -p condprog-cuda --features cudarc --examples
     # Without a driver: nothing panics, and the examples say why they do nothing.
-    cargo test --quiet -p condprog-cuda
+    cargo test --quiet -p condprog-cuda --features cudarc
     "$libraries/stream" | grep -q 'not run: no CUDA driver' || [ -e /dev/nvidia0 ]
     python3 backend-cuda/examples/c_abi.py "$libraries/libc_abi.so"
 
@@ -112,10 +112,12 @@ backend() {
         -o "$scratch/c_abi"
     (
         export LD_LIBRARY_PATH=$driver:$PWD/$libraries:$packages/cuda_nvrtc/lib CONDPROG_REQUIRE=cuda
-        cargo test --quiet -p condprog-cuda
+        # Addresses and handles alone, then all of it.
+        cargo test --quiet -p condprog-cuda --test raw --test failures
+        cargo test --quiet -p condprog-cuda --features cudarc
         "$libraries/stream"
         "$scratch/c_abi" | grep -q '^first missing position: 1$'
-        cargo run --quiet -p condprog-cuda --example gpu_check -- --small --bench-only "$scratch/report" >/dev/null
+        cargo run --quiet -- bench --backend cuda --small --save "$scratch/report" >/dev/null
         grep -q '"exact": true' "$scratch/report/bench.json"
     )
     echo "backend: the suite with each placement, streams, graphs, refusals, examples and benchmark on a simulated driver"

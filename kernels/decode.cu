@@ -31,7 +31,8 @@
 // +0 and changes nothing else; a missing row is a record with a zero scale.
 //
 // BUDGET, 196,608 rows of d = 256 at 2 bits to bf16, 132 SMs at 1.755 GHz, 4.3 TB/s. Counted in the machine code
-// (static-report.txt) and not measured: none of this has run on a GPU yet. 1,489 rows per SM, 372 per scheduler.
+// (prebuilt/static-report.txt) and not measured: none of this has run on a GPU yet. 1,489 rows per SM, 372 per
+// scheduler.
 //
 //   traffic    100.7 MB written; a record of 66 bytes touches 3 sectors of 32: 18.9 MB read (13.0 MB of them used); ids
 //              0.8 to 1.6 MB. 121 MB: 28.1 us. (Counting the bytes used only: 113.7 MB, 26 us.)

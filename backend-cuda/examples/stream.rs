@@ -48,8 +48,8 @@ fn run(device: &Device) -> Result<(), Box<dyn Error>> {
     // The slices of this example are used on one stream only, so cudarc need not order streams by events; a graph could
     // not capture waiting for them.
     // SAFETY: there is one stream, and the slices are freed in its order.
-    unsafe { device.context().disable_event_tracking() };
-    let stream = device.context().new_stream()?;
+    unsafe { device.cudarc_context()?.disable_event_tracking() };
+    let stream = device.cudarc_context()?.new_stream()?;
     let mut ids = stream.clone_htod(&request(0))?;
     let mut out = stream.alloc_zeros::<u16>(IDS * DIM)?;
 

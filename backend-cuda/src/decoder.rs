@@ -1,17 +1,17 @@
 //! The decoder: a placed table, and requests on the caller's stream.
 
+use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use condprog_core::{BatchError, Dtype, Layout, Table, TableShape};
+use condprog_core::{Dtype, Layout, Table, TableShape};
 use condprog_kernels::cuda::{Kernel, Request, Segment};
-use cudarc::driver::sys::{CUdeviceptr, CUstream};
-use cudarc::driver::{CudaStream, CudaView, CudaViewMut, DevicePtr};
 
 use crate::device::Device;
 use crate::error::CudaError;
-use crate::host::Staging;
 use crate::memory::{DeviceMemory, PinnedMapping};
-use crate::placement::{self, Keep, MappedSegment, PlacedSegment, Placement};
+use crate::placement::{self, Keep, MappedSegment, PlacedSegment, Placement, Reader};
+use crate::staging::Staging;
 
 /// A table on a device.
 ///
@@ -28,29 +28,7 @@ pub struct CudaDecoder {
     shape: TableShape,
     layouts: Vec<Layout>,
     segment_count: u32,
-    pub(crate) device: Device,
-}
-
-/// Ids in device memory. Those that are negative or not below the row count give rows of zeros.
-#[derive(Debug)]
-pub enum DeviceIds<'a> {
-    /// 32 bits each.
-    I32(CudaView<'a, i32>),
-    /// 64 bits each.
-    I64(CudaView<'a, i64>),
-}
-
-/// Where rows go in device memory: row-major, `ids * dim` values, in request order. 16-bit formats as their bits.
-///
-/// Only addresses that are multiples of 16, as those of allocations are, get the kernel of a common layout.
-#[derive(Debug)]
-pub enum DeviceOutput<'a> {
-    /// Bits of bf16 numbers.
-    Bf16(CudaViewMut<'a, u16>),
-    /// Bits of f16 numbers.
-    F16(CudaViewMut<'a, u16>),
-    /// Binary32 numbers.
-    F32(CudaViewMut<'a, f32>),
+    device: Device,
 }
 
 /// Size of the ids of a [`RawRequest`].
@@ -76,17 +54,17 @@ impl IdWidth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRequest {
     /// Address of the ids, aligned to their width.
-    pub ids: CUdeviceptr,
+    pub ids: u64,
     /// Size of an id.
     pub id_width: IdWidth,
     /// Number of ids, 0 allowed.
     pub count: u64,
     /// Address of the output, `count * dim` values, aligned to a value; better to 16 bytes.
-    pub out: CUdeviceptr,
+    pub out: u64,
     /// Number format of the output.
     pub dtype: Dtype,
     /// Address of an u64 that is lowered to the first position whose id names no row, or 0. See [`NONE_MISSING`].
-    pub missing: CUdeviceptr,
+    pub missing: u64,
 }
 
 /// What the word for the first missing position must hold before a request: all ones, so that
@@ -99,8 +77,44 @@ impl CudaDecoder {
     /// # Errors
     /// [`CudaError::OutOfMemory`], [`CudaError::Share`] and [`CudaError::Driver`].
     pub fn new(device: &Device, table: Table<'_>, placement: Placement) -> Result<CudaDecoder, CudaError> {
-        let (segments, memory) = placement::place(device.context(), &table, placement)?;
+        let shapes: Vec<_> = table.segments().iter().map(|segment| (segment.rows, segment.layout)).collect();
+        let (segments, memory) = placement::place(device.context(), &shapes, placement, table)?;
         CudaDecoder::assemble(device, &segments, memory)
+    }
+
+    /// Puts a table where `placement` says and asks for its records piece by piece, so that they need not all be in
+    /// memory beside it: those for page-locked memory are written straight to their place.
+    ///
+    /// The table is given by the row count and the layout of each segment. `read` gets the index of a segment, a range
+    /// of its rows and the place for their records, back to back. Each row is asked for once.
+    ///
+    /// ```no_run
+    /// use std::io::Read;
+    ///
+    /// use condprog_core::{Layout, Rate};
+    /// use condprog_cuda::{CudaDecoder, Device, Placement};
+    ///
+    /// let layout = Layout::new(256, Rate::TWO)?;
+    /// let mut file = std::fs::File::open("records.bin")?;
+    /// let rows = file.metadata()?.len() / layout.record_bytes() as u64;
+    /// let decoder = CudaDecoder::load(&Device::open(0)?, &[(rows, layout)], Placement::Host, |_, _, records| {
+    ///     file.read_exact(records)?; // rows of a segment are asked for in order
+    ///     Ok::<_, Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`CudaDecoder::new`], [`CudaError::Segment`] when there is no segment or widths differ, and what `read`
+    /// returns.
+    pub fn load<E: From<CudaError>>(
+        device: &Device,
+        segments: &[(u64, Layout)],
+        placement: Placement,
+        read: impl FnMut(usize, Range<u64>, &mut [u8]) -> Result<(), E>,
+    ) -> Result<CudaDecoder, E> {
+        let (segments, memory) = placement::place(device.context(), segments, placement, Reader(read))?;
+        Ok(CudaDecoder::assemble(device, &segments, memory)?)
     }
 
     /// A table whose segments lie in page-locked host memory, such as a mapped file; nothing is copied.
@@ -165,76 +179,11 @@ impl CudaDecoder {
         self.shape
     }
 
-    /// Enqueues a request on a stream: rows in request order, zeros where an id names no row.
+    /// Enqueues a request given by addresses and a stream's handle: rows in request order, zeros where an id names no
+    /// row.
     ///
-    /// One kernel launch. Allocates nothing, waits for nothing, and can be captured in a CUDA graph. If `missing` is
-    /// given, its one value is lowered to the first position whose id names no row; the caller sets it to
-    /// [`NONE_MISSING`] before.
-    ///
-    /// Between streams, cudarc orders the work by the events that it keeps for its slices. It does not know of graphs:
-    /// for capturing, make the slices while event tracking is off
-    /// ([`CudaContext::disable_event_tracking`](cudarc::driver::CudaContext::disable_event_tracking)), and keep slices
-    /// and decoder alive as long as the graph may be launched.
-    ///
-    /// # Errors
-    /// [`CudaError::Request`] when the output does not hold `ids * dim` values, [`CudaError::Context`] when the stream
-    /// is of another context, [`CudaError::Driver`] when the launch is refused. Nothing was enqueued then.
-    pub fn enqueue(
-        &self,
-        stream: &CudaStream,
-        ids: DeviceIds<'_>,
-        output: DeviceOutput<'_>,
-        missing: Option<CudaViewMut<'_, u64>>,
-    ) -> Result<(), CudaError> {
-        if **stream.context() != **self.device.context() {
-            return Err(CudaError::Context);
-        }
-        let (count, id_width) = match &ids {
-            DeviceIds::I32(ids) => (ids.len(), IdWidth::I32),
-            DeviceIds::I64(ids) => (ids.len(), IdWidth::I64),
-        };
-        let (got, dtype) = match &output {
-            DeviceOutput::Bf16(out) => (out.len(), Dtype::Bf16),
-            DeviceOutput::F16(out) => (out.len(), Dtype::F16),
-            DeviceOutput::F32(out) => (out.len(), Dtype::F32),
-        };
-        let expected = count as u128 * u128::from(self.shape.dim);
-        if got as u128 != expected {
-            return Err(CudaError::Request(BatchError::OutputLength { got, expected }));
-        }
-        if missing.as_ref().is_some_and(|word| word.len() != 1) {
-            return Err(CudaError::Request(BatchError::OutputLength {
-                got: missing.map_or(0, |word| word.len()),
-                expected: 1,
-            }));
-        }
-        // Each guard records the use of its slice when it is dropped, after the launch.
-        let (ids, _ids_in_use) = match &ids {
-            DeviceIds::I32(ids) => ids.device_ptr(stream),
-            DeviceIds::I64(ids) => ids.device_ptr(stream),
-        };
-        let (out, _out_in_use) = match output {
-            DeviceOutput::Bf16(out) | DeviceOutput::F16(out) => out.view_ptr_mut(stream),
-            DeviceOutput::F32(out) => out.view_ptr_mut(stream),
-        };
-        let missing = missing.map(|word| word.view_ptr_mut(stream));
-        let request = RawRequest {
-            ids,
-            id_width,
-            count: count as u64,
-            out,
-            dtype,
-            missing: missing.as_ref().map_or(0, |(address, _)| *address),
-        };
-        // SAFETY: the addresses are of slices of this context with the lengths just checked, and cudarc frees and
-        // reuses slices in the order of the stream; the stream is of this context.
-        unsafe { self.enqueue_raw(stream.cu_stream(), &request) }
-    }
-
-    /// Enqueues a request given by addresses and a stream's handle, as [`enqueue`](CudaDecoder::enqueue) does.
-    ///
-    /// `stream` is a `CUstream` or `cudaStream_t`, null for the default stream. Nothing is allocated, nothing waited
-    /// for; capturable.
+    /// One kernel launch. Allocates nothing, waits for nothing, and can be captured in a CUDA graph; the thread's current
+    /// context is afterwards what it was. `stream` is a `CUstream` or `cudaStream_t`, null for the default stream.
     ///
     /// # Errors
     /// [`CudaError::Driver`] when the launch is refused; then nothing was enqueued. What goes wrong on the device later
@@ -242,14 +191,14 @@ impl CudaDecoder {
     ///
     /// # Safety
     /// The caller answers for:
-    /// * `stream` is a live stream of [`Device::context`], which is the device's primary context unless the caller
-    ///   made another;
+    /// * `stream` is a live stream of [`Device::raw_context`], which is the device's primary context unless the caller
+    ///   gave another;
     /// * `ids` holds `count` integers of `id_width`, readable and written before the kernel runs in stream order;
     /// * `out` holds `count * dim` values of `dtype`, writable, overlapping neither the ids nor the table;
     /// * `missing` is 0 or the 8-byte aligned address of a writable u64;
     /// * all of these and the decoder live until the kernel has run, or as long as a graph that captured it may be
     ///   launched, and nobody writes the ids or uses the output before.
-    pub unsafe fn enqueue_raw(&self, stream: CUstream, request: &RawRequest) -> Result<(), CudaError> {
+    pub unsafe fn enqueue_raw(&self, stream: *mut c_void, request: &RawRequest) -> Result<(), CudaError> {
         if request.count == 0 {
             return Ok(());
         }
@@ -269,6 +218,6 @@ impl CudaDecoder {
         };
         // SAFETY: the segments are this decoder's and name memory that it keeps (or whose owner promised to, for
         // `from_addresses`); the rest is the caller's promise.
-        unsafe { self.device.launch(&kernel, grid, stream, request) }
+        unsafe { self.device.launch(&kernel, grid, stream.cast(), request) }
     }
 }

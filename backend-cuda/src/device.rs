@@ -1,39 +1,20 @@
 //! Finding a device and loading the kernels onto it.
 
-use std::ffi::CString;
-use std::sync::{Arc, OnceLock};
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
 
 use condprog_kernels::cuda::{self, BLOCK, Grid, Kernel, Request};
+use cudarc::driver::result;
 use cudarc::driver::sys::{self, CUdevice_attribute, CUfunction_attribute};
-use cudarc::driver::{CudaContext, result};
 
+use crate::context::Context;
 use crate::error::CudaError;
-use crate::memory::is_idle;
 use crate::nvrtc;
 
 /// Percentage of a multiprocessor's memory that is shared memory, as a hint: on Hopper 164 of 228 KiB, the smallest
 /// division that holds three blocks of 48 KiB and what the system adds to each. The rest is cache, in which loads that
 /// are in flight have their place.
 const CARVEOUT: i32 = 72;
-
-/// Number of CUDA devices.
-///
-/// # Errors
-/// [`CudaError::NoDriver`] without libcuda, [`CudaError::Driver`] when the driver does not start. No device is 0.
-pub fn device_count() -> Result<usize, CudaError> {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: opens the driver's library and closes it again; its constructors, which run then, are NVIDIA's.
-    // Everything else of cudarc panics without the library, so every way to a driver call leads through here.
-    if !*PRESENT.get_or_init(|| unsafe { sys::is_culib_present() }) {
-        return Err(CudaError::NoDriver);
-    }
-    match result::init() {
-        Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
-        other => other.map_err(CudaError::doing("starting the driver"))?,
-    }
-    let count = result::device::get_count().map_err(CudaError::doing("counting devices"))?;
-    Ok(usize::try_from(count).unwrap_or(0))
-}
 
 /// A device with the kernels loaded. Cheap to clone; tables keep what they need of it. Dropping the last clone waits for
 /// all work of the context and unloads the kernels.
@@ -49,6 +30,30 @@ struct Inner {
     name: String,
     compute_capability: (u32, u32),
     processors: u32,
+    /// The context as cudarc has it, once it was asked for.
+    #[cfg(feature = "cudarc")]
+    cudarc: std::sync::OnceLock<Arc<cudarc::driver::CudaContext>>,
+}
+
+/// Where the kernels' code comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Code {
+    /// The PTX that this crate carries, which the driver compiles: for compute capability 9.0 and later.
+    #[default]
+    Carried,
+    /// NVRTC compiles the kernels' source, for exactly the architecture of the device: 8.0 or later.
+    Compiled,
+}
+
+impl Code {
+    /// The oldest compute capability that takes it.
+    const fn oldest(self) -> (u32, u32) {
+        match self {
+            Code::Carried => cuda::COMPUTE_CAPABILITY,
+            Code::Compiled => (8, 0),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,43 +76,52 @@ impl Device {
     /// Of kind [`Unavailable`](condprog_core::ErrorKind::Unavailable) when there is no driver, no such device, the
     /// device is older than compute capability 9.0 or the driver older than 520; [`CudaError::Driver`] otherwise.
     pub fn open(ordinal: usize) -> Result<Device, CudaError> {
-        Device::from_context(primary_context(ordinal)?)
+        Device::open_with(ordinal, Code::Carried)
     }
 
-    /// The same in a context that is there already.
+    /// The same with a choice of the kernels.
     ///
     /// # Errors
-    /// As [`Device::open`].
-    pub fn from_context(context: Arc<CudaContext>) -> Result<Device, CudaError> {
-        Device::with_ptx(context, cuda::DECODE_PTX, cuda::COMPUTE_CAPABILITY)
+    /// As [`Device::open`]; for [`Code::Compiled`] also [`CudaError::NoNvrtc`] and [`CudaError::Compile`].
+    pub fn open_with(ordinal: usize, code: Code) -> Result<Device, CudaError> {
+        Device::load(Context::primary(ordinal)?, code)
     }
 
-    /// The same with kernels that NVRTC compiles now, for exactly this architecture, 8.0 or later.
+    /// The same in a context that is there already, given as the driver's `CUcontext`.
     ///
     /// # Errors
-    /// As [`Device::open`], and [`CudaError::NoNvrtc`] and [`CudaError::Compile`].
-    pub fn from_context_with_nvrtc(context: Arc<CudaContext>) -> Result<Device, CudaError> {
-        const OLDEST: (u32, u32) = (8, 0);
-        let (name, got) = describe(&context)?;
-        let architecture = match got {
-            got if got < OLDEST => return Err(CudaError::Architecture { name, got, expected: OLDEST }),
-            (8, 0..=5) => "compute_80",
-            (8, _) => "compute_86",
-            _ => cuda::ARCHITECTURE,
-        };
-        let ptx = nvrtc::compile(cuda::DECODE, architecture)?;
-        Device::with_ptx(context, &ptx, OLDEST)
+    /// As [`Device::open_with`].
+    ///
+    /// # Safety
+    /// `context` must be a live context, and stay one until this value, its clones, and all decoders and mappings that
+    /// were made with it are dropped. It remains the caller's.
+    pub unsafe fn from_raw_context(context: *mut c_void, code: Code) -> Result<Device, CudaError> {
+        // SAFETY: the caller's promise.
+        Device::load(unsafe { Context::of_caller(context.cast()) }?, code)
     }
 
-    fn with_ptx(context: Arc<CudaContext>, ptx: &str, oldest: (u32, u32)) -> Result<Device, CudaError> {
+    pub(crate) fn load(context: Context, code: Code) -> Result<Device, CudaError> {
         let (name, compute_capability) = describe(&context)?;
+        let oldest = code.oldest();
         if compute_capability < oldest {
             return Err(CudaError::Architecture { name, got: compute_capability, expected: oldest });
         }
         let processors = context
             .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-            .map_err(CudaError::doing("counting multiprocessors"))?;
-        let module = Module::load(context, ptx)?;
+            .map_err(CudaError::doing("counting multiprocessors"))?
+            .max(1);
+        let module = match code {
+            Code::Carried => Module::load(Arc::new(context), cuda::DECODE_PTX)?,
+            Code::Compiled => {
+                let architecture = match compute_capability {
+                    (8, 0..=5) => "compute_80",
+                    (8, _) => "compute_86",
+                    _ => cuda::ARCHITECTURE,
+                };
+                Module::load(Arc::new(context), &nvrtc::compile(cuda::DECODE, architecture)?)?
+            }
+        };
+        let entered = module.context.enter()?;
         let functions = Kernel::ALL
             .iter()
             .map(|kernel| {
@@ -127,13 +141,42 @@ impl Device {
                 Ok(Function { handle, blocks_per_processor: u32::try_from(blocks).unwrap_or(0).max(1) })
             })
             .collect::<Result<_, CudaError>>()?;
-        let processors = u32::try_from(processors).unwrap_or(0).max(1);
-        Ok(Device { inner: Arc::new(Inner { module, functions, name, compute_capability, processors }) })
+        drop(entered);
+        Ok(Device {
+            inner: Arc::new(Inner {
+                module,
+                functions,
+                name,
+                compute_capability,
+                processors,
+                #[cfg(feature = "cudarc")]
+                cudarc: std::sync::OnceLock::new(),
+            }),
+        })
     }
 
-    /// The context, to make streams and memory in.
-    pub fn context(&self) -> &Arc<CudaContext> {
+    pub(crate) fn context(&self) -> &Arc<Context> {
         &self.inner.module.context
+    }
+
+    #[cfg(feature = "cudarc")]
+    pub(crate) fn cudarc_handle(&self) -> &std::sync::OnceLock<Arc<cudarc::driver::CudaContext>> {
+        &self.inner.cudarc
+    }
+
+    /// The context as the driver's `CUcontext`. It lives as long as this value.
+    pub fn raw_context(&self) -> *mut c_void {
+        self.context().raw().cast()
+    }
+
+    /// Bytes of device memory that are free now.
+    ///
+    /// # Errors
+    /// [`CudaError::Driver`].
+    pub fn free_bytes(&self) -> Result<u64, CudaError> {
+        let _entered = self.context().enter()?;
+        let (free, _) = result::mem_get_info().map_err(CudaError::doing("asking for the free memory"))?;
+        Ok(free as u64)
     }
 
     /// The device's name.
@@ -170,8 +213,7 @@ impl Device {
         mut request: Request,
     ) -> Result<(), CudaError> {
         let function = self.inner.functions[kernel.index()];
-        let context = self.context();
-        context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        let _entered = self.context().enter()?;
         // SAFETY: the function is of a module that `self` keeps loaded; its only parameter is a `Request`, which the
         // driver copies before it returns; the rest is the caller's promise.
         unsafe {
@@ -188,26 +230,20 @@ impl Device {
     }
 }
 
-/// The primary context of a device.
-fn primary_context(ordinal: usize) -> Result<Arc<CudaContext>, CudaError> {
-    let count = device_count()?;
-    if ordinal >= count {
-        return Err(CudaError::NoDevice { ordinal, count });
-    }
-    CudaContext::new(ordinal).map_err(CudaError::doing("opening the device's context"))
-}
-
-fn describe(context: &Arc<CudaContext>) -> Result<(String, (u32, u32)), CudaError> {
+fn describe(context: &Context) -> Result<(String, (u32, u32)), CudaError> {
+    use CUdevice_attribute::{
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+    };
     let name = context.name().map_err(CudaError::doing("asking for the device's name"))?;
-    let (major, minor) =
-        context.compute_capability().map_err(CudaError::doing("asking for the device's compute capability"))?;
-    Ok((name, (u32::try_from(major).unwrap_or(0), u32::try_from(minor).unwrap_or(0))))
+    let doing = CudaError::doing("asking for the device's compute capability");
+    let capability = (context.attribute(MAJOR).map_err(&doing)?, context.attribute(MINOR).map_err(&doing)?);
+    Ok((name, capability))
 }
 
 /// A loaded module, unloaded with this value.
 #[derive(Debug)]
 pub(crate) struct Module {
-    context: Arc<CudaContext>,
+    context: Arc<Context>,
     handle: sys::CUmodule,
 }
 
@@ -217,12 +253,13 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    pub(crate) fn load(context: Arc<CudaContext>, ptx: &str) -> Result<Module, CudaError> {
+    pub(crate) fn load(context: Arc<Context>, ptx: &str) -> Result<Module, CudaError> {
         let image = CString::new(ptx).map_err(|_| CudaError::Compile("the PTX has a zero byte".into()))?;
-        context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        let entered = context.enter()?;
         // SAFETY: the image is text that ends in a zero byte, alive during the call.
         let handle = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(CudaError::doing("loading the kernels"))?;
+        drop(entered);
         Ok(Module { context, handle })
     }
 
@@ -237,9 +274,10 @@ impl Drop for Module {
     fn drop(&mut self) {
         // Kernels may be running on streams that only their owners know. As for memory, code is leaked where the driver
         // does not say that they have ended.
-        if is_idle(&self.context) {
-            // SAFETY: loaded by `load` and unloaded only here; the context is current and has no work left.
-            self.context.record_err(unsafe { result::module::unload(self.handle) });
-        }
+        self.context.when_idle(|| {
+            // SAFETY: loaded by `load` and unloaded only here; the context is current and has no work left. What the
+            // driver refuses to unload stays.
+            let _ = unsafe { result::module::unload(self.handle) };
+        });
     }
 }

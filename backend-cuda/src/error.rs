@@ -46,7 +46,7 @@ pub enum CudaError {
         /// What it was asked to do.
         doing: &'static str,
         /// Its answer.
-        error: DriverError,
+        code: DriverCode,
     },
     /// The stream or the memory belongs to another context than the table.
     Context,
@@ -66,6 +66,24 @@ pub enum CudaError {
         /// What is wrong.
         problem: &'static str,
     },
+}
+
+/// What the driver answered: a `CUresult` other than success. Its text is the name that the driver's documentation has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DriverCode(CUresult);
+
+impl DriverCode {
+    /// The number, as the driver's documentation has it.
+    pub fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl fmt::Display for DriverCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not through the driver's own texts: asking for them where there is no driver would panic.
+        write!(f, "{:?}", self.0)
+    }
 }
 
 /// Codes after which a context takes no more work.
@@ -103,7 +121,7 @@ const UNAVAILABLE: &[CUresult] = &[
 impl CudaError {
     /// For `map_err`: what the driver was asked to do when it answered so.
     pub(crate) fn doing(doing: &'static str) -> impl Fn(DriverError) -> CudaError {
-        move |error| CudaError::Driver { doing, error }
+        move |error| CudaError::Driver { doing, code: DriverCode(error.0) }
     }
 
     /// What to do about an answer of the driver.
@@ -151,9 +169,8 @@ impl fmt::Display for CudaError {
                     None => f.write_str("; keep a smaller share of the rows there"),
                 }
             }
-            // Not through the driver's own texts: asking for them where there is no driver would panic.
-            CudaError::Driver { doing, error } => {
-                write!(f, "{doing}: the driver says {:?}; {}", error.0, CudaError::advice(error.0))
+            CudaError::Driver { doing, code } => {
+                write!(f, "{doing}: the driver says {code}; {}", CudaError::advice(code.0))
             }
             CudaError::Context => f.write_str("stream or memory is of another context than the table"),
             CudaError::Share { got } => write!(f, "share of rows in device memory is {got}, expected 0 to 1"),
@@ -164,15 +181,8 @@ impl fmt::Display for CudaError {
     }
 }
 
-impl std::error::Error for CudaError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            CudaError::Shape(error) => Some(error),
-            CudaError::Request(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+// What caused an error is in its text, and so is not given as its source.
+impl std::error::Error for CudaError {}
 
 impl BackendError for CudaError {
     fn kind(&self) -> ErrorKind {
@@ -182,9 +192,9 @@ impl BackendError for CudaError {
             }
             CudaError::OutOfMemory { .. } => ErrorKind::OutOfMemory,
             CudaError::Shape(_) => ErrorKind::ShapeMismatch,
-            CudaError::Driver { error, .. } if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => ErrorKind::OutOfMemory,
-            CudaError::Driver { error, .. } if LOST.contains(&error.0) => ErrorKind::DeviceLost,
-            CudaError::Driver { error, .. } if UNAVAILABLE.contains(&error.0) => ErrorKind::Unavailable,
+            CudaError::Driver { code, .. } if code.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => ErrorKind::OutOfMemory,
+            CudaError::Driver { code, .. } if LOST.contains(&code.0) => ErrorKind::DeviceLost,
+            CudaError::Driver { code, .. } if UNAVAILABLE.contains(&code.0) => ErrorKind::Unavailable,
             CudaError::Compile(_)
             | CudaError::Driver { .. }
             | CudaError::Context
@@ -201,7 +211,7 @@ mod tests {
 
     #[test]
     fn every_error_has_a_kind_and_says_what_to_do_without_a_driver() {
-        let driver = |code| CudaError::Driver { doing: "launching", error: DriverError(code) };
+        let driver = |code| CudaError::doing("launching")(DriverError(code));
         for (error, kind, says) in [
             (CudaError::NoDriver, ErrorKind::Unavailable, "install"),
             (CudaError::NoDevice { ordinal: 3, count: 1 }, ErrorKind::Unavailable, "device 3"),

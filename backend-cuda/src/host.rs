@@ -1,14 +1,13 @@
 //! Requests from host slices: [`Decoder`] for those who do not keep ids and rows on the device.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use condprog_core::{BackendError, Batch, Decoder, Dtype, ErrorKind, Output, ShapeMismatch, TableShape};
-use cudarc::driver::sys::CUstream;
-use cudarc::driver::{CudaContext, result};
+use cudarc::driver::result;
 
 use crate::decoder::{CudaDecoder, IdWidth, RawRequest};
 use crate::error::CudaError;
-use crate::memory::{DeviceMemory, is_idle, make_current};
+use crate::staging::{Staging, Stream};
 
 /// Bytes of rows that are decoded and copied back at a time.
 const PIECE: usize = 64 << 20;
@@ -42,33 +41,6 @@ unsafe impl Format for F32 {
     const DTYPE: Dtype = Dtype::F32;
 }
 
-/// A stream and device memory for ids and rows, kept between requests and made larger when one needs it.
-#[derive(Debug)]
-pub(crate) struct Staging {
-    ids: DeviceMemory,
-    rows: DeviceMemory,
-    stream: Stream,
-}
-
-impl Staging {
-    fn new(context: &Arc<CudaContext>, ids: usize, rows: usize) -> Result<Staging, CudaError> {
-        Ok(Staging {
-            ids: DeviceMemory::new(context, ids)?,
-            rows: DeviceMemory::new(context, rows)?,
-            stream: Stream::new(context)?,
-        })
-    }
-
-    fn reserve(&mut self, context: &Arc<CudaContext>, ids: usize, rows: usize) -> Result<(), CudaError> {
-        for (memory, bytes) in [(&mut self.ids, ids), (&mut self.rows, rows)] {
-            if memory.bytes() < bytes {
-                *memory = DeviceMemory::new(context, bytes)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Decoder for CudaDecoder {
     type Error = CudaError;
 
@@ -94,7 +66,7 @@ impl Decoder for CudaDecoder {
 impl CudaDecoder {
     fn decode_pieces<F: Format>(&self, ids: &[i64], out: &mut [F::Value]) -> Result<(), CudaError> {
         const { assert!(size_of::<F::Value>() == F::DTYPE.size(), "a value has the size of its format") }
-        let (context, dim) = (self.device.context(), self.table_shape().dim as usize);
+        let (context, dim) = (self.device().context(), self.table_shape().dim as usize);
         let rows_at_once = (PIECE / (dim * F::DTYPE.size())).max(1);
         // A request that failed left nothing in the staging that the next one relies on.
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,8 +97,8 @@ impl CudaDecoder {
         ids: &[i64],
         out: &mut [F::Value],
     ) -> Result<(), CudaError> {
-        let stream = staging.stream.handle;
-        self.device.context().bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        let stream = staging.stream.handle();
+        let _entered = self.device().context().enter()?;
         let request = RawRequest {
             ids: staging.ids.address(),
             id_width: IdWidth::I64,
@@ -138,7 +110,7 @@ impl CudaDecoder {
         // SAFETY: the caller vouches for room and borrows; any bits that are copied into a `Value` are one.
         unsafe {
             result::memcpy_htod_async(staging.ids.address(), ids, stream).map_err(CudaError::doing("copying ids"))?;
-            self.enqueue_raw(stream, &request)?;
+            self.enqueue_raw(stream.cast(), &request)?;
             result::memcpy_dtoh_async(out, staging.rows.address(), stream).map_err(CudaError::doing("copying rows"))
         }
     }
@@ -148,51 +120,12 @@ impl CudaDecoder {
         let finished = stream.synchronize();
         if let Err(error) = &finished
             && error.kind() != ErrorKind::DeviceLost
-            && !is_idle(self.device.context())
+            && !self.device().context().when_idle(|| ())
         {
             // Memory of this crate's own would be leaked here; the slices are the caller's.
             eprintln!("condprog: {error}; rows may still be written to memory that is in use again, so this ends here");
             std::process::abort();
         }
         finished
-    }
-}
-
-/// A stream of this crate's own. Not cudarc's, the first of which makes it track the events of every slice.
-#[derive(Debug)]
-pub(crate) struct Stream {
-    context: Arc<CudaContext>,
-    handle: CUstream,
-}
-
-// SAFETY: the handle is a name that the driver takes from any thread.
-unsafe impl Send for Stream {}
-// SAFETY: as above.
-unsafe impl Sync for Stream {}
-
-impl Stream {
-    pub(crate) fn new(context: &Arc<CudaContext>) -> Result<Stream, CudaError> {
-        context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
-        let handle = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(CudaError::doing("making a stream"))?;
-        Ok(Stream { context: context.clone(), handle })
-    }
-
-    pub(crate) fn handle(&self) -> CUstream {
-        self.handle
-    }
-
-    pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
-        make_current(&self.context).map_err(CudaError::doing("making the context current"))?;
-        // SAFETY: the stream lives as long as `self`.
-        unsafe { result::stream::synchronize(self.handle) }.map_err(CudaError::doing("decoding"))
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.context.record_err(make_current(&self.context));
-        // SAFETY: made by `new` and destroyed only here. The driver keeps what it needs of a stream that has work left.
-        self.context.record_err(unsafe { result::stream::destroy(self.handle) });
     }
 }

@@ -7,15 +7,17 @@
 //! # What is needed
 //!
 //! To build: nothing of CUDA. To run: a device of compute capability 9.0 (Hopper) or later and driver 520 or later; the
-//! crate carries PTX, which the driver compiles when a [`Device`] is opened. For devices from 8.0 on,
-//! [`Device::from_context_with_nvrtc`] compiles the kernels with NVRTC instead. Without a driver or a device, every
-//! call returns an error of kind [`Unavailable`](condprog_core::ErrorKind::Unavailable); nothing panics.
+//! crate carries PTX, which the driver compiles when a [`Device`] is opened. For devices from 8.0 on, NVRTC compiles the
+//! kernels instead ([`Code::Compiled`]). Without a driver or a device, every call returns an error of kind
+//! [`Unavailable`](condprog_core::ErrorKind::Unavailable); nothing panics.
 //!
 //! # From a table to rows
 //!
 //! ```no_run
-//! use condprog_core::{Layout, Rate, Segment, Table};
-//! use condprog_cuda::{CudaDecoder, Device, DeviceIds, DeviceOutput, NONE_MISSING, Placement};
+//! use std::ffi::c_void;
+//!
+//! use condprog_core::{Decoder, Dtype, Layout, Missing, Output, Rate, Segment, Table};
+//! use condprog_cuda::{CudaDecoder, CudaError, Device, IdWidth, Placement, RawRequest};
 //!
 //! // A table of 66-byte records, 256 values at 2 bits.
 //! let records = std::fs::read("records.bin")?;
@@ -28,13 +30,40 @@
 //! let placement = Placement::Split { device_share: 0.25 };
 //! let decoder = CudaDecoder::new(&device, Table::new(&segments)?, placement)?;
 //!
+//! // Per request, where ids and rows are on the host: they are copied in and out. -1 names no row and gives zeros.
+//! let mut out = vec![0u16; 3 * 256];
+//! decoder.decode(&[5, -1, 0], Missing::Zero, Output::Bf16(&mut out))?;
+//!
+//! // Per request, where they are on the device: one launch, in the order of the stream.
+//! fn lookup(decoder: &CudaDecoder, stream: *mut c_void, ids: u64, count: u64, out: u64) -> Result<(), CudaError> {
+//!     let request = RawRequest { ids, id_width: IdWidth::I64, count, out, dtype: Dtype::Bf16, missing: 0 };
+//!     // SAFETY: the addresses and the stream come from whoever allocated them; see the contract of `enqueue_raw`.
+//!     unsafe { decoder.enqueue_raw(stream, &request) }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`CudaDecoder::load`] asks for records piece by piece, for tables that should not be in host memory twice.
+//!
+//! # With cudarc
+//!
+//! Addresses and handles are the stable part of this interface. Who has streams and slices of the crate
+//! [cudarc](https://docs.rs/cudarc) can pass them instead, checked where raw calls are promised: with the cargo feature
+//! `cudarc`, which is off by default, as what it adds changes with cudarc's versions. The version that it takes is
+//! exported as `condprog_cuda::cudarc`.
+//!
+#![cfg_attr(feature = "cudarc", doc = "```no_run")]
+#![cfg_attr(not(feature = "cudarc"), doc = "```ignore")]
+//! use condprog_cuda::{CudaDecoder, Device, DeviceIds, DeviceOutput, NONE_MISSING};
+//!
+//! # fn lookup(device: &Device, decoder: &CudaDecoder) -> Result<(), Box<dyn std::error::Error>> {
 //! // Per stream: room for ids and rows.
-//! let stream = device.context().new_stream()?;
+//! let stream = device.cudarc_context()?.new_stream()?;
 //! let ids = stream.clone_htod(&[5i32, -1, 0])?;
 //! let mut out = stream.alloc_zeros::<u16>(3 * 256)?;
 //! let mut missing = stream.clone_htod(&[NONE_MISSING])?;
 //!
-//! // Per request: one launch, in the order of the stream. Row 1 becomes zeros, as -1 names no row.
+//! // Per request.
 //! decoder.enqueue(
 //!     &stream,
 //!     DeviceIds::I32(ids.as_view()),
@@ -45,33 +74,35 @@
 //! // Whoever uses the rows on the same stream needs no synchronization. Here they are copied to the host.
 //! let bits: Vec<u16> = stream.clone_dtoh(&out)?;
 //! assert_eq!(stream.clone_dtoh(&missing)?, [1]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok(())
+//! # }
 //! ```
-//!
-//! Those who keep ids and rows on the host use [`Decoder`](condprog_core::Decoder), which [`CudaDecoder`] implements
-//! too: it copies in and out and waits.
 //!
 //! # Linking into a serving stack
 //!
-//! **Streams.** [`CudaDecoder::enqueue`] and [`CudaDecoder::enqueue_raw`] make one kernel launch on the stream given, and
-//! nothing else: no allocation, no copy, no wait, no other stream. So they obey the stream's order and can be captured
-//! in a CUDA graph (`examples/stream.rs`). A graph remembers addresses and the number of ids: for batches of another
-//! size capture another graph, or pad with -1, which costs a row of zeros each. Requests may be enqueued from any number
-//! of threads and streams at once; the table is only read.
+//! **Streams.** [`CudaDecoder::enqueue_raw`], and `enqueue` of the feature `cudarc`, make one kernel launch on the stream
+//! given, and nothing else: no allocation, no copy, no wait, no other stream. So they obey the stream's order and can be
+//! captured in a CUDA graph (`examples/stream.rs`). A graph remembers addresses and the number of ids: for batches of
+//! another size capture another graph, or pad with -1, which costs a row of zeros each. Requests may be enqueued from
+//! any number of threads and streams at once; the table is only read.
 //!
 //! **Ids** are signed, 32 or 64 bits wide. What is negative or not below the row count gives a row of zeros, as serving
-//! stacks want it for padding and for rows that another rank owns. Who wants an error passes a word of device memory,
-//! sets it to [`NONE_MISSING`] in stream order (`cuMemsetD8Async(address, 0xff, 8, stream)`) and looks at it later: it
-//! holds the first position that named no row.
+//! stacks want it for padding and for rows that another rank owns. To get an error, pass a word of device memory, set it
+//! to [`NONE_MISSING`] in stream order (`cuMemsetD8Async(address, 0xff, 8, stream)`) and look at it later: it holds the
+//! first position that named no row.
 //!
 //! **Outputs** are row-major in request order, in bf16, f16 or f32. They should start at a multiple of 16 bytes; any
 //! alignment of a value works, by the general kernel.
 //!
 //! **Raw calls.** A host in C++ or Python passes addresses and a stream's handle: [`CudaDecoder::enqueue_raw`] with a
 //! [`RawRequest`]. Its safety contract is the list in its documentation; in short, the addresses hold what they should,
-//! the stream is of the device's primary context (that of the CUDA runtime and of PyTorch), and everything lives until
-//! the kernel has run, or until no graph that captured it will be launched. `examples/c_abi.rs` makes a shared library
-//! of it, `examples/c_abi.cpp` and `examples/c_abi.py` call that.
+//! the stream is of the device's context (by default the one of the CUDA runtime and of PyTorch), and everything lives
+//! until the kernel has run, or until no graph that captured it will be launched. `examples/c_abi.rs` makes a shared
+//! library of it, `examples/c_abi.cpp` and `examples/c_abi.py` call that.
+//!
+//! **Contexts.** [`Device::open`] takes the device's primary context, [`Device::from_raw_context`] any that is there.
+//! Calls push it where it is not current and pop it again, so that each thread's current context is afterwards what it
+//! was.
 //!
 //! **Where the table lies.** [`Placement::Device`] when it fits. [`Placement::Host`] keeps it in page-locked memory that
 //! the kernel reads over the bus, in huge pages where the system gives them: those matter, as each row is a random
@@ -94,9 +125,9 @@
 //! for the stream; after [`DeviceLost`](condprog_core::ErrorKind::DeviceLost) the context takes no more work.
 //!
 //! **Exactness.** Rows have the bits of the specification, on every device: `cargo test -p condprog-cuda` runs the
-//! conformance suite where there is one, and `backend-cuda/gpu-check.sh` runs it and then the [benchmark](mod@bench).
+//! conformance suite where there is one, and `backend-cuda/gpu-check.sh` runs it and then the benchmark of the command.
 
-pub mod bench;
+mod context;
 mod decoder;
 mod device;
 mod error;
@@ -104,11 +135,20 @@ mod host;
 mod memory;
 mod nvrtc;
 mod placement;
+#[cfg(feature = "cudarc")]
+pub mod plain;
+#[cfg(feature = "cudarc")]
+mod slices;
+mod staging;
 
+pub use context::device_count;
+#[cfg(feature = "cudarc")]
 pub use cudarc;
-pub use decoder::{CudaDecoder, DeviceIds, DeviceOutput, IdWidth, NONE_MISSING, RawRequest};
-pub use device::{Device, device_count};
-pub use error::CudaError;
+pub use decoder::{CudaDecoder, IdWidth, NONE_MISSING, RawRequest};
+pub use device::{Code, Device};
+pub use error::{CudaError, DriverCode};
 pub use memory::PinnedMapping;
 pub use nvrtc::compile;
 pub use placement::{MappedSegment, PlacedSegment, Placement};
+#[cfg(feature = "cudarc")]
+pub use slices::{DeviceIds, DeviceOutput};

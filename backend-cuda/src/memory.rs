@@ -8,43 +8,29 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use condprog_memory::{HUGE_PAGE, HugeBuffer};
-use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
-use cudarc::driver::{CudaContext, DriverError, result};
+use cudarc::driver::result;
+use cudarc::driver::sys::{self, CUresult};
 
+use crate::context::Context;
+use crate::device::Device;
 use crate::error::CudaError;
 
 /// Bytes that kernels may read of a word that a record only begins: allocations end at a multiple of this.
 const WORD: usize = 4;
 
-/// Makes a context current.
-///
-/// Unlike [`CudaContext::bind_to_thread`] it does not give back an error that an earlier call has left behind instead of
-/// doing so: clean-up must not be left out for that.
-pub(crate) fn make_current(context: &CudaContext) -> Result<(), DriverError> {
-    // SAFETY: the context is retained, or its owner's, as long as this value lives.
-    unsafe { result::ctx::set_current(context.cu_ctx()) }
-}
-
-/// Waits until a context has no work left, and says whether that is so. The context is current afterwards.
-pub(crate) fn is_idle(context: &CudaContext) -> bool {
-    let waited = make_current(context).and_then(|()| result::ctx::synchronize());
-    context.record_err(waited);
-    waited.is_ok()
-}
-
 /// Device memory, freed with this value.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
-    context: Arc<CudaContext>,
-    address: CUdeviceptr,
+    context: Arc<Context>,
+    address: u64,
     bytes: usize,
 }
 
 impl DeviceMemory {
     /// At least `bytes` bytes, contents undefined, at a multiple of 256.
-    pub(crate) fn new(context: &Arc<CudaContext>, bytes: usize) -> Result<DeviceMemory, CudaError> {
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<DeviceMemory, CudaError> {
         let bytes = bytes.max(1).next_multiple_of(WORD);
-        context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        let _entered = context.enter()?;
         // SAFETY: the context is current; nothing reads the memory before it is written, which is each caller's duty.
         let address = unsafe { result::malloc_sync(bytes) }.map_err(|error| match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => CudaError::OutOfMemory {
@@ -52,12 +38,12 @@ impl DeviceMemory {
                 bytes: bytes as u64,
                 free: result::mem_get_info().ok().map(|(free, _)| free as u64),
             },
-            _ => CudaError::Driver { doing: "allocating device memory", error },
+            _ => CudaError::doing("allocating device memory")(error),
         })?;
         Ok(DeviceMemory { context: context.clone(), address, bytes })
     }
 
-    pub(crate) fn address(&self) -> CUdeviceptr {
+    pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
@@ -68,7 +54,7 @@ impl DeviceMemory {
     /// Copies `source` to the byte offset `at`, and waits until it is there for every stream.
     pub(crate) fn upload(&mut self, at: usize, source: &[u8]) -> Result<(), CudaError> {
         assert!(at <= self.bytes && source.len() <= self.bytes - at, "upload within the allocation");
-        self.context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+        let _entered = self.context.enter()?;
         // SAFETY: the range lies within this allocation (asserted above), which is alive and exclusively borrowed.
         unsafe { result::memcpy_htod_sync(self.address + at as u64, source) }
             .map_err(CudaError::doing("copying to the device"))?;
@@ -83,19 +69,20 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // Work on the memory may be in flight on streams that only their owners know.
-        if is_idle(&self.context) {
-            // SAFETY: allocated by `new` and freed only here; the context is current and has no work left.
-            self.context.record_err(unsafe { result::free_sync(self.address) });
-        }
+        self.context.when_idle(|| {
+            // SAFETY: allocated by `new` and freed only here; the context is current and has no work left. What the
+            // driver refuses to free is leaked.
+            let _ = unsafe { result::free_sync(self.address) };
+        });
     }
 }
 
 /// Memory that is page-locked and mapped into the device as long as this value lives.
 #[derive(Debug)]
 struct Locked<M> {
-    context: Arc<CudaContext>,
+    context: Arc<Context>,
     start: *mut std::ffi::c_void,
-    device_address: CUdeviceptr,
+    device_address: u64,
     /// Dropped after it is unlocked; kept for good where it could not be.
     memory: ManuallyDrop<M>,
 }
@@ -108,17 +95,12 @@ unsafe impl<M: Sync> Sync for Locked<M> {}
 impl<M> Locked<M> {
     /// # Safety
     /// `start..start + bytes` must stay mapped as long as `memory` is not dropped.
-    unsafe fn new(
-        context: &Arc<CudaContext>,
-        start: *const u8,
-        bytes: usize,
-        memory: M,
-    ) -> Result<Locked<M>, CudaError> {
-        context.bind_to_thread().map_err(CudaError::doing("making the context current"))?;
+    unsafe fn new(context: &Arc<Context>, start: *const u8, bytes: usize, memory: M) -> Result<Locked<M>, CudaError> {
+        let _entered = context.enter()?;
         // A mapping of a file opened for reading can only be registered read-only, where the device knows that.
         let read_only = context
             .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)
-            .is_ok_and(|supported| supported != 0);
+            .is_ok_and(|supported| supported > 0);
         let flags = sys::CU_MEMHOSTREGISTER_DEVICEMAP
             | sys::CU_MEMHOSTREGISTER_PORTABLE
             | if read_only { sys::CU_MEMHOSTREGISTER_READ_ONLY } else { 0 };
@@ -128,7 +110,7 @@ impl<M> Locked<M> {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 CudaError::OutOfMemory { what: "page-locked host memory", bytes: bytes as u64, free: None }
             }
-            _ => CudaError::Driver { doing: "page-locking host memory", error },
+            _ => CudaError::doing("page-locking host memory")(error),
         })?;
         let mut locked =
             Locked { context: context.clone(), start, device_address: 0, memory: ManuallyDrop::new(memory) };
@@ -142,18 +124,17 @@ impl<M> Locked<M> {
 
 impl<M> Drop for Locked<M> {
     fn drop(&mut self) {
+        let (start, memory) = (self.start, &mut self.memory);
         // As for device memory.
-        if !is_idle(&self.context) {
-            return;
-        }
-        // SAFETY: registered by `new`, unregistered only here, and still mapped (the promise of `new`'s caller).
-        let unlocked = unsafe { sys::cuMemHostUnregister(self.start) }.result();
-        self.context.record_err(unlocked);
-        // What the driver still holds must not be mapped anew under it.
-        if unlocked.is_ok() {
-            // SAFETY: nothing uses the memory any more, and it is dropped only here.
-            unsafe { ManuallyDrop::drop(&mut self.memory) }
-        }
+        self.context.when_idle(|| {
+            // SAFETY: registered by `new`, unregistered only here, and still mapped (the promise of `new`'s caller).
+            let unlocked = unsafe { sys::cuMemHostUnregister(start) }.result();
+            // What the driver still holds must not be mapped anew under it.
+            if unlocked.is_ok() {
+                // SAFETY: nothing uses the memory any more, and it is dropped only here.
+                unsafe { ManuallyDrop::drop(memory) }
+            }
+        });
     }
 }
 
@@ -161,35 +142,35 @@ impl<M> Drop for Locked<M> {
 #[derive(Debug)]
 pub(crate) struct PinnedMemory {
     pages: Locked<HugeBuffer<u8>>,
-    bytes: usize,
 }
 
 impl PinnedMemory {
     /// `bytes` bytes, which `fill` writes before they are page-locked.
-    pub(crate) fn new(
-        context: &Arc<CudaContext>,
+    pub(crate) fn new<E: From<CudaError>>(
+        context: &Arc<Context>,
         bytes: usize,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<PinnedMemory, CudaError> {
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<PinnedMemory, E> {
         // What is locked is whole huge pages, and so ends with a whole word.
         let whole = bytes.max(1).checked_next_multiple_of(HUGE_PAGE);
         let pages = whole.and_then(|whole| HugeBuffer::<u8>::from_reserve(whole).ok());
         let mut pages =
             pages.ok_or(CudaError::OutOfMemory { what: "page-locked host memory", bytes: bytes as u64, free: None })?;
-        fill(&mut pages[..bytes]);
+        fill(&mut pages[..bytes])?;
         // SAFETY: the range is that of the mapping, which moves with the value but stays where it is.
         let pages = unsafe { Locked::new(context, pages.as_ptr(), pages.len(), pages) }?;
-        Ok(PinnedMemory { pages, bytes })
+        Ok(PinnedMemory { pages })
     }
 
     /// Where the device sees the first byte.
-    pub(crate) fn address(&self) -> CUdeviceptr {
+    pub(crate) fn address(&self) -> u64 {
         self.pages.device_address
     }
 
-    /// What `fill` wrote.
+    /// All of it: what `fill` wrote, and zeros up to whole pages.
+    #[cfg(feature = "cudarc")]
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.pages.memory[..self.bytes]
+        &self.pages.memory
     }
 }
 
@@ -216,7 +197,7 @@ impl PinnedMapping {
     /// `memory.as_ref()` must give the same bytes, at the same place, each time and until this value is dropped, as a
     /// memory map or a vector does, and nobody may change them while a request is in flight: the device reads them
     /// unseen by the compiler.
-    pub unsafe fn new<M>(context: &Arc<CudaContext>, memory: M) -> Result<PinnedMapping, CudaError>
+    pub unsafe fn new<M>(device: &Device, memory: M) -> Result<PinnedMapping, CudaError>
     where
         M: AsRef<[u8]> + std::fmt::Debug + Send + Sync + 'static,
     {
@@ -225,12 +206,13 @@ impl PinnedMapping {
         let slice = (*memory).as_ref();
         let (start, bytes) = (slice.as_ptr(), slice.len());
         // SAFETY: the bytes stay where they are as long as `memory` lives (the caller's promise).
-        let memory = unsafe { Locked::<Box<dyn std::fmt::Debug + Send + Sync>>::new(context, start, bytes, memory) }?;
+        let memory =
+            unsafe { Locked::<Box<dyn std::fmt::Debug + Send + Sync>>::new(device.context(), start, bytes, memory) }?;
         Ok(PinnedMapping { memory, bytes })
     }
 
     /// Where the device sees the first byte.
-    pub fn address(&self) -> CUdeviceptr {
+    pub fn address(&self) -> u64 {
         self.memory.device_address
     }
 

@@ -1,18 +1,19 @@
 //! Where the records of a table lie, and putting them there.
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use condprog_core::{Layout, Table};
 use condprog_kernels::cuda::Segment;
-use cudarc::driver::CudaContext;
-use cudarc::driver::sys::CUdeviceptr;
 
+use crate::context::Context;
 use crate::error::CudaError;
 use crate::memory::{DeviceMemory, PinnedMapping, PinnedMemory};
 
 /// Where a decoder keeps the records.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Placement {
     /// In device memory.
     Device,
@@ -51,7 +52,7 @@ pub struct PlacedSegment {
     /// Width and rate.
     pub layout: Layout,
     /// Address of the records, back to back, any alignment.
-    pub records: CUdeviceptr,
+    pub records: u64,
 }
 
 /// A segment whose records lie in a [`PinnedMapping`].
@@ -68,31 +69,88 @@ pub struct MappedSegment {
 /// What keeps records where they are.
 pub(crate) type Keep = Box<dyn Debug + Send + Sync>;
 
-/// Copies a table to where it shall lie.
-pub(crate) fn place(
-    context: &Arc<CudaContext>,
-    table: &Table<'_>,
+/// Bytes of records that are asked for at a time, on their way into device memory.
+const PIECE: usize = 64 << 20;
+
+/// Where records come from.
+pub(crate) trait Source<E: From<CudaError>> {
+    /// Writes the records of these rows of a segment.
+    fn read(&mut self, segment: usize, rows: Range<u64>, records: &mut [u8]) -> Result<(), E>;
+
+    /// Copies the records of the first rows of a segment to the device, in pieces.
+    fn upload(&mut self, segment: usize, layout: Layout, rows: u64, memory: &mut DeviceMemory) -> Result<(), E> {
+        let record = layout.record_bytes();
+        let rows_at_once = (PIECE / record).max(1) as u64;
+        let mut piece = vec![0; rows.min(rows_at_once) as usize * record];
+        let mut first = 0;
+        while first < rows {
+            let end = rows.min(first + rows_at_once);
+            let records = &mut piece[..(end - first) as usize * record];
+            self.read(segment, first..end, records)?;
+            memory.upload(first as usize * record, records)?;
+            first = end;
+        }
+        Ok(())
+    }
+}
+
+impl Source<CudaError> for Table<'_> {
+    fn read(&mut self, segment: usize, rows: Range<u64>, records: &mut [u8]) -> Result<(), CudaError> {
+        records.copy_from_slice(self::records(self, segment, rows));
+        Ok(())
+    }
+
+    fn upload(&mut self, segment: usize, _: Layout, rows: u64, memory: &mut DeviceMemory) -> Result<(), CudaError> {
+        memory.upload(0, self::records(self, segment, 0..rows))
+    }
+}
+
+/// The records of these rows of a segment. They are there: `rows` are rows of the segment, and a table checks that each
+/// has its record.
+fn records<'a>(table: &'a Table<'_>, segment: usize, rows: Range<u64>) -> &'a [u8] {
+    let segment = &table.segments()[segment];
+    let record = segment.layout.record_bytes();
+    &segment.records[rows.start as usize * record..rows.end as usize * record]
+}
+
+/// A function that is asked for records.
+pub(crate) struct Reader<F>(pub(crate) F);
+
+impl<E: From<CudaError>, F: FnMut(usize, Range<u64>, &mut [u8]) -> Result<(), E>> Source<E> for Reader<F> {
+    fn read(&mut self, segment: usize, rows: Range<u64>, records: &mut [u8]) -> Result<(), E> {
+        (self.0)(segment, rows, records)
+    }
+}
+
+/// Puts a table where it shall lie.
+pub(crate) fn place<E: From<CudaError>>(
+    context: &Arc<Context>,
+    segments: &[(u64, Layout)],
     placement: Placement,
-) -> Result<(Vec<PlacedSegment>, Vec<Keep>), CudaError> {
+    mut source: impl Source<E>,
+) -> Result<(Vec<PlacedSegment>, Vec<Keep>), E> {
     let (mut placed, mut memory) = (Vec::new(), Vec::<Keep>::new());
-    for segment in table.segments() {
-        let device_rows = placement.device_rows(segment.rows)?;
-        // In range of usize: the segment's slice holds more.
-        let (on_device, on_host) = segment.records.split_at(device_rows as usize * segment.layout.record_bytes());
-        if !on_device.is_empty() {
-            let mut part = DeviceMemory::new(context, on_device.len())?;
-            part.upload(0, on_device)?;
-            placed.push(PlacedSegment { rows: device_rows, layout: segment.layout, records: part.address() });
+    for (index, &(rows, layout)) in segments.iter().enumerate() {
+        let device_rows = placement.device_rows(rows)?;
+        let bytes = |rows: u64| {
+            let bytes = usize::try_from(rows).ok().and_then(|rows| rows.checked_mul(layout.record_bytes()));
+            bytes.ok_or(CudaError::Segment { segment: index, problem: "it is larger than memory can be" })
+        };
+        if device_rows > 0 {
+            let mut part = DeviceMemory::new(context, bytes(device_rows)?)?;
+            source.upload(index, layout, device_rows, &mut part)?;
+            placed.push(PlacedSegment { rows: device_rows, layout, records: part.address() });
             memory.push(Box::new(part));
         }
-        if !on_host.is_empty() {
-            let part = PinnedMemory::new(context, on_host.len(), |bytes| bytes.copy_from_slice(on_host))?;
-            let rows = segment.rows - device_rows;
-            placed.push(PlacedSegment { rows, layout: segment.layout, records: part.address() });
+        if device_rows < rows {
+            let host_rows = rows - device_rows;
+            let fill = |records: &mut [u8]| source.read(index, device_rows..rows, records);
+            let part = PinnedMemory::new(context, bytes(host_rows)?, fill)?;
+            placed.push(PlacedSegment { rows: host_rows, layout, records: part.address() });
             memory.push(Box::new(part));
         }
-        if segment.records.is_empty() {
-            placed.push(PlacedSegment { rows: 0, layout: segment.layout, records: 0 });
+        if rows == 0 {
+            placed.push(PlacedSegment { rows: 0, layout, records: 0 });
         }
     }
     Ok((placed, memory))

@@ -94,11 +94,11 @@ fn drop_at_work(before_the_end: impl FnOnce(&Device)) {
     let decoder = CudaDecoder::new(&device, table, Placement::Split { device_share: 0.5 }).unwrap();
     let dropped = Arc::new(AtomicBool::new(false));
     // SAFETY: a vector that is moved in and not touched again.
-    let mapping = unsafe { PinnedMapping::new(device.context(), Watched(records.clone(), dropped.clone())) }.unwrap();
+    let mapping = unsafe { PinnedMapping::new(&device, Watched(records.clone(), dropped.clone())) }.unwrap();
     let mapped = [MappedSegment { rows: ROWS, layout: layout(), offset: 0 }];
     let second = CudaDecoder::from_mapping(&device, Arc::new(mapping), &mapped).unwrap();
 
-    let stream = device.context().default_stream();
+    let stream = device.cudarc_context().unwrap().default_stream();
     let ids = stream.clone_htod(&[1i64, 9]).unwrap();
     let out = stream.alloc_zeros::<u16>(32).unwrap();
     let request = RawRequest {
@@ -113,7 +113,7 @@ fn drop_at_work(before_the_end: impl FnOnce(&Device)) {
     for decoder in [&decoder, &second] {
         decoder.decode(&[1, 9], Missing::Zero, Rows::Bf16(&mut rows)).unwrap();
         // SAFETY: live slices of these lengths, on the stream that wrote the ids.
-        unsafe { decoder.enqueue_raw(stream.cu_stream(), &request) }.unwrap();
+        unsafe { decoder.enqueue_raw(stream.cu_stream().cast(), &request) }.unwrap();
     }
     // The owner of these would wait and free, which is not what is looked at.
     std::mem::forget((ids, out, stream));
@@ -134,7 +134,7 @@ fn scenario_drop() {
 #[ignore = "a part of other tests"]
 fn scenario_drop_with_an_error_left_behind() {
     drop_at_work(|device| {
-        device.context().record_err::<()>(Err(DriverError(CUresult::CUDA_ERROR_INVALID_VALUE)));
+        device.cudarc_context().unwrap().record_err::<()>(Err(DriverError(CUresult::CUDA_ERROR_INVALID_VALUE)));
     });
 }
 
@@ -235,8 +235,8 @@ fn the_simulated_driver_lets_uploads_land_late() {
     }
     use condprog_cuda::cudarc::driver::result;
     let device = Device::open(0).unwrap();
-    device.context().bind_to_thread().unwrap();
-    let stream = device.context().new_stream().unwrap();
+    device.cudarc_context().unwrap().bind_to_thread().unwrap();
+    let stream = device.cudarc_context().unwrap().new_stream().unwrap();
     let mut got = [0u8; 16];
     // SAFETY: an allocation of 16 bytes, which is freed at the end; the stream is not ordered with the default one.
     unsafe {

@@ -9,7 +9,7 @@ use condprog_core::{
 use condprog_cuda::cudarc::driver::DevicePtr;
 use condprog_cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use condprog_cuda::{
-    CudaDecoder, CudaError, Device, DeviceIds, DeviceOutput, IdWidth, MappedSegment, NONE_MISSING, PinnedMapping,
+    Code, CudaDecoder, CudaError, Device, DeviceIds, DeviceOutput, IdWidth, MappedSegment, NONE_MISSING, PinnedMapping,
     PlacedSegment, Placement, RawRequest,
 };
 
@@ -52,7 +52,7 @@ fn slices_on_a_stream_with_the_first_missing_position() {
     let segments = [Segment { rows: 50, layout, records: &records }];
     let table = Table::new(&segments).unwrap();
     let decoder = CudaDecoder::new(&device, table, Placement::Split { device_share: 0.5 }).unwrap();
-    let stream = device.context().new_stream().unwrap();
+    let stream = device.cudarc_context().unwrap().new_stream().unwrap();
 
     let ids = [49i64, 0, 24, 25, -1, 50, 7];
     let mut missing = stream.clone_htod(&[NONE_MISSING]).unwrap();
@@ -82,7 +82,7 @@ fn requests_that_do_not_fit_are_refused() {
     let records = records(layout, 4);
     let segments = [Segment { rows: 4, layout, records: &records }];
     let decoder = CudaDecoder::new(&device, Table::new(&segments).unwrap(), Placement::Device).unwrap();
-    let stream = device.context().default_stream();
+    let stream = device.cudarc_context().unwrap().default_stream();
     let ids = stream.clone_htod(&[1i32, 2]).unwrap();
     let mut out = stream.alloc_zeros::<f32>(31).unwrap();
     let error = decoder
@@ -105,8 +105,8 @@ fn a_graph_replays_with_other_ids() {
     let table = Table::new(&segments).unwrap();
     let decoder = CudaDecoder::new(&device, table, Placement::Device).unwrap();
     // SAFETY: the slices are used on one stream and freed in its order.
-    unsafe { device.context().disable_event_tracking() };
-    let stream = device.context().new_stream().unwrap();
+    unsafe { device.cudarc_context().unwrap().disable_event_tracking() };
+    let stream = device.cudarc_context().unwrap().new_stream().unwrap();
     let mut ids = stream.clone_htod(&[0i64; 5]).unwrap();
     let mut out = stream.alloc_zeros::<u16>(5 * 256).unwrap();
     decoder.enqueue(&stream, DeviceIds::I64(ids.as_view()), DeviceOutput::Bf16(out.as_view_mut()), None).unwrap();
@@ -122,7 +122,7 @@ fn a_graph_replays_with_other_ids() {
         assert_eq!(stream.clone_dtoh(&out).unwrap(), expected(table, &now));
     }
     // SAFETY: back to what other tests of this context rely on; the slices made here are not used any more.
-    unsafe { device.context().enable_event_tracking() };
+    unsafe { device.cudarc_context().unwrap().enable_event_tracking() };
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn mappings_and_addresses_hold_segments_at_any_offset() {
     let ids: Vec<i64> = (-2..53).rev().collect();
 
     // SAFETY: a vector that is moved in and not touched again.
-    let mapping = Arc::new(unsafe { PinnedMapping::new(device.context(), file) }.unwrap());
+    let mapping = Arc::new(unsafe { PinnedMapping::new(&device, file) }.unwrap());
     let mapped =
         [MappedSegment { rows: 30, layout: first, offset: 13 }, MappedSegment { rows: 20, layout: second, offset: at }];
     let too_long = [MappedSegment { rows: 31, layout: second, offset: at }];
@@ -171,7 +171,7 @@ fn mappings_and_addresses_hold_segments_at_any_offset() {
 #[test]
 fn kernels_compiled_by_nvrtc_give_the_same() {
     let Some((device, _turn)) = device() else { return };
-    let device = match Device::from_context_with_nvrtc(device.context().clone()) {
+    let device = match Device::from_context(device.cudarc_context().unwrap(), Code::Compiled) {
         Err(CudaError::NoNvrtc) => return eprintln!("not run: there is no NVRTC"),
         other => other.unwrap(),
     };
@@ -193,7 +193,7 @@ fn raw_requests_on_a_raw_stream() {
     let segments = [Segment { rows: 10, layout, records: &records }];
     let table = Table::new(&segments).unwrap();
     let decoder = CudaDecoder::new(&device, table, Placement::Host).unwrap();
-    let stream = device.context().default_stream();
+    let stream = device.cudarc_context().unwrap().default_stream();
     let ids = stream.clone_htod(&[3i32, 11, 9]).unwrap();
     let out = stream.alloc_zeros::<u16>(3 * 256).unwrap();
     let request = RawRequest {
@@ -205,9 +205,9 @@ fn raw_requests_on_a_raw_stream() {
         missing: 0,
     };
     // SAFETY: addresses of live slices of these lengths, which are used on this stream only.
-    unsafe { decoder.enqueue_raw(stream.cu_stream(), &request) }.unwrap();
+    unsafe { decoder.enqueue_raw(stream.cu_stream().cast(), &request) }.unwrap();
     // SAFETY: as above; no ids, so nothing is looked at.
-    unsafe { decoder.enqueue_raw(stream.cu_stream(), &RawRequest { count: 0, ..request }) }.unwrap();
+    unsafe { decoder.enqueue_raw(stream.cu_stream().cast(), &RawRequest { count: 0, ..request }) }.unwrap();
     assert_eq!(stream.clone_dtoh(&out).unwrap(), expected(table, &[3, 11, 9]));
 }
 

@@ -200,7 +200,7 @@ mod wgpu {
 }
 
 #[cfg(feature = "cuda")]
-pub(crate) use cuda::bench as cuda_bench;
+pub(crate) use cuda::cuda_error;
 
 #[cfg(feature = "cuda")]
 mod cuda {
@@ -230,12 +230,8 @@ mod cuda {
         Ok(Box::new(Cuda { name: "cuda".into(), device }))
     }
 
-    /// The CUDA backend's own benchmark, on the first device.
-    pub(crate) fn bench() -> Result<condprog_cuda::bench::BenchReport, Error> {
-        condprog_cuda::bench::run(&condprog_cuda::bench::BenchOptions::default(), &mut |_| ()).map_err(cuda_error)
-    }
-
-    fn cuda_error(error: CudaError) -> Error {
+    /// What the CUDA backend refused.
+    pub(crate) fn cuda_error(error: CudaError) -> Error {
         backend_error("cuda", error)
     }
 

@@ -391,7 +391,7 @@ pub(crate) struct Demo {
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// What decodes. With cuda alone, the benchmark of that backend: tables of up to 48 GiB in device and in host
-    /// memory, beside plain gathers and copies; the other options do not apply to it
+    /// memory, beside plain gathers and copies; of the other options only --save applies to it
     #[arg(long, value_enum, default_value_t = Backends::All)]
     pub(crate) backend: Backends,
     #[command(flatten)]
@@ -415,6 +415,14 @@ pub(crate) struct Bench {
     pub(crate) seconds: f64,
     #[command(flatten)]
     pub(crate) threads: Threads,
+    /// With --backend cuda: also write bench.txt and bench.json to this folder
+    #[cfg(feature = "cuda")]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) save: Option<PathBuf>,
+    /// With --backend cuda: tiny tables, few runs and no conformance suite, to try the program and not the device
+    #[cfg(feature = "cuda")]
+    #[arg(long, hide = true)]
+    pub(crate) small: bool,
 }
 
 #[cfg(feature = "eval")]

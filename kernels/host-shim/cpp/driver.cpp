@@ -79,7 +79,11 @@ typedef std::vector<Launch> Graph;
 
 struct Stream {
     bool blocking; // ordered with the default stream
+    void* context;
 };
+
+// The default stream of each thread, which needs no making. Here all threads have the same one.
+Stream* const PER_THREAD = (Stream*)2;
 
 struct Event {
     std::chrono::steady_clock::time_point at;
@@ -101,8 +105,10 @@ bool retained = false;
 void* capturing = nullptr;  // the stream
 std::thread::id capturer;   // the thread that began
 Graph captured;
-thread_local void* current = nullptr;
+thread_local std::vector<void*> contexts; // pushed; the last is current
 int context_, module_;
+
+void* current() { return contexts.empty() ? nullptr : contexts.back(); }
 
 // What CONDPROG_DRIVER_FAIL says about a function.
 int planned(const char* function) {
@@ -124,7 +130,9 @@ bool on_device(u64 address, u64 bytes) { return within(allocations, address, byt
 
 // Whether work on a stream comes after what was put on another before. Null is the default stream.
 bool ordered(void* before, void* after) {
-    auto with_default = [](void* stream) { return stream == nullptr || ((Stream*)stream)->blocking; };
+    auto with_default = [](void* stream) {
+        return stream == nullptr || stream == PER_THREAD || ((Stream*)stream)->blocking;
+    };
     return before == after || ((before == nullptr || after == nullptr) && with_default(before) && with_default(after));
 }
 
@@ -165,7 +173,7 @@ void note(const char* what, u64 address = 0, u64 bytes = 0) {
     std::lock_guard<std::mutex> held(lock);                                                                           \
     if (int code = planned(__func__)) return code
 #define NEED_CONTEXT                                                                                                  \
-    if (current == nullptr) return INVALID_CONTEXT
+    if (current() == nullptr) return INVALID_CONTEXT
 #define NOT_WHILE_CAPTURING                                                                                           \
     if (capturing != nullptr && capturer == std::this_thread::get_id()) return CAPTURE_UNSUPPORTED
 #define NEED(CONDITION)                                                                                               \
@@ -222,14 +230,49 @@ EXPORT cuDevicePrimaryCtxRelease_v2(int) {
     return retained ? SUCCESS : INVALID_CONTEXT;
 }
 EXPORT cuDevicePrimaryCtxRelease(int device) { return cuDevicePrimaryCtxRelease_v2(device); }
+EXPORT cuCtxCreate_v4(void** context, void* parameters, unsigned, int) {
+    BEGIN;
+    NEED(parameters == nullptr);
+    *context = new int;
+    contexts.push_back(*context);
+    return SUCCESS;
+}
+EXPORT cuCtxDestroy_v2(void* context) {
+    BEGIN;
+    NEED(context != nullptr && context != &context_);
+    if (current() == context) contexts.pop_back();
+    note("destroy-context");
+    delete (int*)context;
+    return SUCCESS;
+}
 EXPORT cuCtxSetCurrent(void* context) {
     BEGIN;
-    current = context;
+    if (!contexts.empty()) contexts.pop_back();
+    if (context != nullptr) contexts.push_back(context);
     return SUCCESS;
 }
 EXPORT cuCtxGetCurrent(void** context) {
     BEGIN;
-    *context = current;
+    *context = current();
+    return SUCCESS;
+}
+EXPORT cuCtxPushCurrent_v2(void* context) {
+    BEGIN;
+    NEED(context != nullptr);
+    contexts.push_back(context);
+    return SUCCESS;
+}
+EXPORT cuCtxPopCurrent_v2(void** context) {
+    BEGIN;
+    NEED_CONTEXT;
+    *context = current();
+    contexts.pop_back();
+    return SUCCESS;
+}
+EXPORT cuCtxGetDevice(int* device) {
+    BEGIN;
+    NEED_CONTEXT;
+    *device = 0;
     return SUCCESS;
 }
 EXPORT cuCtxSynchronize() {
@@ -388,6 +431,7 @@ EXPORT cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsign
     BEGIN;
     NEED_CONTEXT;
     NEED(function && x > 0 && y == 1 && z == 1 && ty == 1 && tz == 1 && shared == 0 && extra == nullptr);
+    if (stream != nullptr && stream != PER_THREAD && ((Stream*)stream)->context != current()) return INVALID_CONTEXT;
     Launch launch = {(const Kernel*)function, x, threads, {}};
     for (size_t i = 0; i < launch.kernel->parameters.size(); i++) {
         const size_t bytes = launch.kernel->parameters[i], at = launch.parameters.size();
@@ -409,7 +453,7 @@ EXPORT cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsign
 EXPORT cuStreamCreate(void** stream, unsigned flags) {
     BEGIN;
     NEED_CONTEXT;
-    *stream = new Stream{(flags & 1) == 0};
+    *stream = new Stream{(flags & 1) == 0, current()};
     return SUCCESS;
 }
 EXPORT cuStreamDestroy_v2(void* stream) {

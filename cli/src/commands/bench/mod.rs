@@ -1,5 +1,8 @@
 //! `condprog bench`: speeds of this machine, medians, side by side.
 
+#[cfg(feature = "cuda")]
+mod cuda;
+
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -40,7 +43,11 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
     }
     #[cfg(feature = "cuda")]
     if arguments.backend == Backends::Cuda {
-        return cuda(ui);
+        return cuda::run(arguments, ui);
+    }
+    #[cfg(feature = "cuda")]
+    if arguments.save.is_some() {
+        return Err(Error::Usage("--save is for the report of --backend cuda".into()));
     }
     let bench = Setup {
         layout,
@@ -85,27 +92,6 @@ pub(crate) fn run(arguments: &Bench, ui: &Ui) -> Result<Outcome, Error> {
     });
     ui.print("bench", object, || text(&bench, &encodings, &decodings, &absent))?;
     Ok(Outcome::Done)
-}
-
-/// The CUDA backend first shows that its bits are right, then measures itself, beside plain gathers and copies, with
-/// tables and requests of its own.
-#[cfg(feature = "cuda")]
-fn cuda(ui: &Ui) -> Result<Outcome, Error> {
-    use condprog_conformance::Verdict;
-
-    let mut verdicts = Vec::new();
-    crate::suites::cuda::run(&mut |report| verdicts.push(report));
-    let report = backend::cuda_bench()?;
-    let exact = verdicts.iter().all(|verdict| verdict.verdict == Verdict::Exact) && report.exact();
-    let conformance: Vec<_> = verdicts
-        .iter()
-        .map(|v| json!({ "backend": v.name, "exact": v.verdict == Verdict::Exact, "cases": v.cases }))
-        .collect();
-    ui.print("bench", json!({ "conformance": conformance, "cuda": report }), || {
-        let lines: String = verdicts.iter().map(|verdict| format!("{verdict}\n")).collect();
-        format!("{lines}\n{report}")
-    })?;
-    Ok(if exact { Outcome::Done } else { Outcome::Failed })
 }
 
 /// One thread, and all of them.

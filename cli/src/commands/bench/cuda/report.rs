@@ -2,15 +2,15 @@
 
 use std::fmt;
 
+use condprog_cuda::Device;
 use serde::Serialize;
 
-use super::{BenchOptions, DIM};
-use crate::device::Device;
+use super::{DIM, Options};
 
 /// What was timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub(super) enum What {
     /// Rows decoded to bf16.
     #[default]
     Decode,
@@ -38,38 +38,38 @@ impl fmt::Display for What {
 
 /// One line of the report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Measurement {
+pub(super) struct Measurement {
     /// What was timed.
-    pub what: What,
+    pub(super) what: What,
     /// "device", "host" or "split".
-    pub placement: String,
+    pub(super) placement: String,
     /// Size of the table.
-    pub table_bytes: u64,
+    pub(super) table_bytes: u64,
     /// Its rows.
-    pub rows: u64,
+    pub(super) rows: u64,
     /// Tokens of the request.
-    pub tokens: u32,
+    pub(super) tokens: u32,
     /// Ids of the request.
-    pub ids: u64,
+    pub(super) ids: u64,
     /// Timed runs.
-    pub runs: usize,
+    pub(super) runs: usize,
     /// Launches in a run: 1, or those of a graph.
-    pub launches: usize,
+    pub(super) launches: usize,
     /// Median time of a launch in microseconds.
-    pub median_us: f64,
+    pub(super) median_us: f64,
     /// The shortest.
-    pub best_us: f64,
+    pub(super) best_us: f64,
     /// Nine of ten are shorter.
-    pub p90_us: f64,
+    pub(super) p90_us: f64,
     /// Bytes that a launch must move.
-    pub bytes: u64,
+    pub(super) bytes: u64,
     /// Whether rows were those of the reference; `None` where there is nothing to compare.
-    pub exact: Option<bool>,
+    pub(super) exact: Option<bool>,
 }
 
 impl Measurement {
     /// Bytes over median time.
-    pub fn gigabytes_per_second(&self) -> f64 {
+    pub(super) fn gigabytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.median_us / 1000.0
     }
 
@@ -102,32 +102,32 @@ pub(super) fn summary(mut times: Vec<f64>, launches: usize) -> Measurement {
 
 /// What the benchmark found. Written as a table by [`Display`](fmt::Display), as JSON by serde.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BenchReport {
+pub(super) struct Report {
     /// Version of this structure.
-    pub schema: u32,
+    pub(super) schema: u32,
     /// The device's name.
-    pub device: String,
+    pub(super) device: String,
     /// Its compute capability.
-    pub compute_capability: (u32, u32),
+    pub(super) compute_capability: (u32, u32),
     /// Its multiprocessors.
-    pub processors: u32,
+    pub(super) processors: u32,
     /// Values per row.
-    pub dim: u32,
+    pub(super) dim: u32,
     /// Bits per value.
-    pub bits: f64,
+    pub(super) bits: f64,
     /// Rows per token.
-    pub rows_per_token: u32,
+    pub(super) rows_per_token: u32,
     /// Share of the rows in device memory where a table is split.
-    pub device_share: f64,
+    pub(super) device_share: f64,
     /// The lines.
-    pub measurements: Vec<Measurement>,
+    pub(super) measurements: Vec<Measurement>,
     /// What was left out or made smaller.
-    pub notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
-impl BenchReport {
-    pub(super) fn new(device: &Device, options: &BenchOptions) -> BenchReport {
-        BenchReport {
+impl Report {
+    pub(super) fn new(device: &Device, options: &Options) -> Report {
+        Report {
             schema: 1,
             device: device.name().to_owned(),
             compute_capability: device.compute_capability(),
@@ -150,12 +150,12 @@ impl BenchReport {
     }
 
     /// Whether every row that was compared was the reference's.
-    pub fn exact(&self) -> bool {
+    pub(super) fn exact(&self) -> bool {
         self.measurements.iter().all(|line| line.exact != Some(false))
     }
 }
 
-impl fmt::Display for BenchReport {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (major, minor) = self.compute_capability;
         writeln!(f, "{}, compute capability {major}.{minor}, {} multiprocessors", self.device, self.processors)?;
