@@ -1,8 +1,6 @@
 //! What quantised tensors have beside them: it is never taken for a table, and never passed over where it changes values.
 
-mod common;
-
-use common::{Folder, Named, bf16_bytes, compress, f32_bytes, options, values, write};
+use crate::common::{Folder, Named, bf16_bytes, compress, f32_bytes, options, values, write};
 use condprog_checkpoint::{Checkpoint, Role};
 use safetensors::tensor::Dtype;
 

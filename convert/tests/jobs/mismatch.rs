@@ -1,10 +1,8 @@
 //! Whether `verify` tells the source that a file was made from, from any other; and takes no sound file for a wrong one.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Cpu, Folder, Seeded, Tensor, compress, f32_bytes, f32_table, options, rows, write};
+use crate::common::{Cpu, Folder, Seeded, Tensor, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_checkpoint::Checkpoint;
 use condprog_checkpoint::fp8;
 use condprog_convert::{

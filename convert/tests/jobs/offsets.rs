@@ -1,12 +1,10 @@
 //! Rows past 2^31 and bytes past 2^32: a file of 137 GB, nearly all of it a hole.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-use common::{Cpu, Folder, bf16_bytes, decode, options, rows, write};
+use crate::common::{Cpu, Folder, bf16_bytes, decode, options, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{CompressOptions, DecompressOptions, PartOf, RestoredDtype, compress_file, decompress, quiet};
 use condprog_table::Tables;

@@ -2,11 +2,9 @@
 //!
 //! What a value is, is worked out here once more, from the bits.
 
-mod common;
-
 use std::fs;
 
-use common::{Cpu, Folder, Tensor, bf16_bytes, compress, options, values, write};
+use crate::common::{Cpu, Folder, Tensor, bf16_bytes, compress, options, values, write};
 use condprog_checkpoint::Checkpoint;
 use condprog_table::source::ScaleKind;
 use safetensors::tensor::Dtype;

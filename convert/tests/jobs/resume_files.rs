@@ -1,13 +1,11 @@
 //! Runs of many files that end early: at every block, and between the renames of their files.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, read_all, rows, write};
+use crate::common::{Cpu, Folder, compress, f32_bytes, f32_table, options, read_all, rows, write};
 use condprog_convert::{CompressOptions, Error, Stage, Update, compress_file, quiet};
 use condprog_core::Rate;
 use condprog_core::encoder::ScaleRule;
@@ -171,7 +169,7 @@ fn finished_files_of_others_are_never_touched() {
     // A table file of other tables, and what is none.
     let other = Folder::new();
     f32_table(&other.path("in"), "t", 16, &rows(5, 16, 3));
-    compress(&other.path("in"), &other.path("out"), &common::options(4)).unwrap();
+    compress(&other.path("in"), &other.path("out"), &crate::common::options(4)).unwrap();
     let foreign = [fs::read(other.path("out")).unwrap(), b"precious".to_vec(), Vec::new()];
     let names: Vec<_> = whole.keys().cloned().collect();
     for bytes in &foreign {

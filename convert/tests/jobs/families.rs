@@ -1,10 +1,8 @@
 //! The model families at miniature size: true names, types, numbers of tensors and files.
 
-mod common;
-
 use std::fs;
 
-use common::{Cpu, Folder, Named, Seeded, bf16_bytes, options, values, write_checkpoint};
+use crate::common::{Cpu, Folder, Named, Seeded, bf16_bytes, options, values, write_checkpoint};
 use condprog_checkpoint::family::Family;
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{VerifyOptions, compress, quiet, verify};
@@ -340,7 +338,7 @@ fn qwen_has_as_many_shards_as_its_config_says_under_either_name() {
     // A single file says the same as an index, unless its name says that there are others.
     let folder = Folder::new();
     let (tensors, expected) = shards(8, "");
-    common::write(&folder.path("model-00001-of-00001.safetensors"), &tensors);
+    crate::common::write(&folder.path("model-00001-of-00001.safetensors"), &tensors);
     assert_eq!(tables_of(&folder, Family::Qwen38)[0].1, expected);
     fs::rename(folder.path("model-00001-of-00001.safetensors"), folder.path("model-00001-of-00003.safetensors"))
         .unwrap();

@@ -1,13 +1,11 @@
 //! Outputs cut into files: what the files and the index hold, and that all of them together are the one file.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use common::{Cpu, Folder, Seeded, bf16_bytes, decode, f32_bytes, options, read_all, rows, write, write_index};
+use crate::common::{Cpu, Folder, Seeded, bf16_bytes, decode, f32_bytes, options, read_all, rows, write, write_index};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
     CompressOptions, CompressReport, DecompressOptions, Error, RestoredDtype, VerifyOptions, compress, decompress,
@@ -251,10 +249,10 @@ fn a_block_that_does_not_fit_a_file_is_named_and_the_smallest_size_is_right() {
     let small = Folder::new();
     write(&small.path("in"), &[("s", Dtype::F32, vec![3, 16], f32_bytes(&rows(3, 16, 1)))]);
     let options = CompressOptions { shard_bytes: Some(26), ..options(1000) };
-    let report = common::compress(&small.path("in"), &small.path("out"), &options).unwrap();
+    let report = crate::common::compress(&small.path("in"), &small.path("out"), &options).unwrap();
     assert_eq!(report.files, [small.path("out-00001-of-00001.safetensors")]);
     let options = CompressOptions { shard_bytes: Some(25), ..options };
-    let error = common::compress(&small.path("in"), &small.path("more"), &options).unwrap_err();
+    let error = crate::common::compress(&small.path("in"), &small.path("more"), &options).unwrap_err();
     assert!(error.to_string().contains("at least 26 bytes"), "{error}");
 }
 
@@ -337,7 +335,7 @@ fn files_that_do_not_belong_together_are_refused_by_name() {
     }
     let other = Folder::new();
     write(&other.path("in"), &[("t", Dtype::F32, vec![5, 16], f32_bytes(&rows(5, 16, 9)))]);
-    common::compress(&other.path("in"), &other.path("out"), &options(4)).unwrap();
+    crate::common::compress(&other.path("in"), &other.path("out"), &options(4)).unwrap();
     fs::copy(other.path("out"), folder.path("other.safetensors")).unwrap();
     list(&|_, file| Some(file.into()));
     let mut more: Vec<_> = listed.iter().map(|(tensor, file)| (tensor.as_str(), file.as_str())).collect();

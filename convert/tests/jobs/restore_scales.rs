@@ -1,11 +1,9 @@
 //! FP8 and INT8 tables restored in their own format: names, types and shapes of the source, and each number the nearest
 //! there is under a scale that is the smallest there is.
 
-mod common;
-
 use std::fs;
 
-use common::{Cpu, Folder, Named, Seeded, bf16_bytes, decode, options, rows, write};
+use crate::common::{Cpu, Folder, Named, Seeded, bf16_bytes, decode, options, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{CompressOptions, DecompressOptions, NonFinite, RestoredDtype, compress, decompress, quiet};
 use condprog_core::Rate;
@@ -203,7 +201,7 @@ fn three(kind: &str) -> Vec<Named> {
     for (part, rows) in counts.into_iter().enumerate() {
         let name = format!("t.shard_{part}");
         if kind == "none" {
-            let values = common::rows(rows, 32, part as u64);
+            let values = crate::common::rows(rows, 32, part as u64);
             tensors.push((format!("{name}.weight"), Dtype::BF16, vec![rows, 32], bf16_bytes(&values)));
             continue;
         }
@@ -305,7 +303,7 @@ fn rows_of_nearly_normal_values_lose_little_more() {
     let checkpoint = Checkpoint::open(folder.path("in")).unwrap();
     let file = compressed(&folder, &checkpoint, &["x"], 40, "x");
     restored(&folder, &file);
-    let back = common::values(&mut Checkpoint::open(folder.path("restored")).unwrap().table("x").unwrap());
+    let back = crate::common::values(&mut Checkpoint::open(folder.path("restored")).unwrap().table("x").unwrap());
     let decoded = decoded(&file, "x");
     let error: f64 = decoded.iter().zip(&back).map(|(a, &b)| (a - f64::from(b)).powi(2)).sum();
     let energy: f64 = decoded.iter().map(|value| value * value).sum();

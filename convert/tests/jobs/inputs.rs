@@ -2,8 +2,6 @@
 
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -12,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Folder, compress, f32_table, options, rows, write_index};
+use crate::common::{Folder, compress, f32_table, options, rows, write_index};
 use condprog_checkpoint::Checkpoint;
 use condprog_checkpoint::Error;
 use condprog_table::input;

@@ -1,12 +1,10 @@
 //! Parts of tables that many machines code: however the rows are split, the parts joined are the output of one run.
 
-mod common;
-
 use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
-use common::{Cpu, Folder, Named, Seeded, f32_bytes, f32_table, options, read_all, rows, write};
+use crate::common::{Cpu, Folder, Named, Seeded, f32_bytes, f32_table, options, read_all, rows, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
     CompressOptions, CompressReport, Error, JoinOptions, NonFinite, PartOf, Stage, Update, compress, compress_file,

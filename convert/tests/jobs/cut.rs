@@ -1,11 +1,9 @@
 //! Table files that are cut short or replaced while they are open, and rows that are picked from them.
 
-mod common;
-
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
-use common::{Cpu, Folder, Seeded, compress, decode, f32_table, options, rows};
+use crate::common::{Cpu, Folder, Seeded, compress, decode, f32_table, options, rows};
 use condprog_checkpoint::Checkpoint;
 use condprog_convert::{
     CompressOptions, DecompressOptions, Error, JoinOptions, PartOf, VerifyOptions, compress_file, decompress, join,

@@ -1,11 +1,9 @@
 //! Bad input to a compression, and what the caller is told.
 
-mod common;
-
 use std::fs;
 use std::ops::ControlFlow;
 
-use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, rows, write};
+use crate::common::{Cpu, Folder, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_checkpoint::Checkpoint;
 use condprog_convert::{
     CompressOptions, DecompressOptions, Error, NonFinite, Update, VerifyOptions, compress_file, decompress, quiet,
@@ -272,7 +270,7 @@ fn verifying_against_another_source_is_refused() {
     f32_table(&input, "t", 16, &rows(10, 16, 1));
     compress(&input, &output, &options(4)).unwrap();
     let file = Tables::open(&output).unwrap();
-    let against = |tensors: &[common::Tensor]| {
+    let against = |tensors: &[crate::common::Tensor]| {
         write(&other, tensors);
         let source = Checkpoint::open(&other).unwrap();
         verify(&file, Some(&source), &VerifyOptions::default(), &Cpu, &quiet)

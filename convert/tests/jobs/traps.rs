@@ -3,8 +3,6 @@
 
 #![cfg(unix)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
@@ -13,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Cpu, Folder, compress, f32_table, options, rows};
+use crate::common::{Cpu, Folder, compress, f32_table, options, rows};
 use condprog_convert::{
     CompressOptions, DecompressOptions, Error, JoinOptions, PartOf, Stage, Update, compress_file, decompress, join,
     preview, quiet,

@@ -1,10 +1,8 @@
 //! Scales that are named for tables of several tensors: each tensor must get its own, in whatever form they are kept.
 
-mod common;
-
 use std::fs;
 
-use common::{Cpu, Folder, Named, Seeded, bf16_bytes, f32_bytes, options, values, write};
+use crate::common::{Cpu, Folder, Named, Seeded, bf16_bytes, f32_bytes, options, values, write};
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{
     DecompressOptions, PartOf, RestoredDtype, VerifyOptions, compress, decompress, join, quiet, verify,

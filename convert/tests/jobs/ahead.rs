@@ -1,14 +1,12 @@
 //! How far reading may be ahead of what is written.
 
-mod common;
-
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Cpu, Folder, f32_table, options, rows};
+use crate::common::{Cpu, Folder, f32_table, options, rows};
 use condprog_checkpoint::{Checkpoint, FileState, RawRows, RowSource, TableRows};
 use condprog_convert::{CompressOptions, compress};
 use condprog_table::source::SourceInfo;

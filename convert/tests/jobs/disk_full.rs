@@ -2,15 +2,13 @@
 //! own where the system allows that; elsewhere the test says that it did nothing.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::env;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Cpu, Folder, compress, f32_bytes, f32_table, options, rows, write};
+use crate::common::{Cpu, Folder, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_convert::{DecompressOptions, Error, Update, compress_file, decompress};
 use condprog_table::Tables;
 use safetensors::tensor::Dtype;
@@ -27,7 +25,7 @@ fn no_room_is_said_and_leaves_nothing_that_looks_finished() {
     let few = ["t", "u"].map(|name| (name, Dtype::F32, vec![100, 64], f32_bytes(&rows(100, 64, 1))));
     write(&folder.path("few"), &few);
     compress(&folder.path("few"), &folder.path("table"), &options(32)).unwrap();
-    let script = "mount -t tmpfs -o size=64k none \"$0/small\" && exec \"$1\" child --exact --nocapture";
+    let script = "mount -t tmpfs -o size=64k none \"$0/small\" && exec \"$1\" disk_full::child --exact --nocapture";
     let result = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
         .arg(folder.path(""))

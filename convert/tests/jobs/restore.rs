@@ -1,12 +1,10 @@
 //! Restored files: names, types, values, and that others can load them.
 
-mod common;
-
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use common::{Cpu, Folder, Tensor, compress, f32_bytes, f32_table, options, rows, write};
+use crate::common::{Cpu, Folder, Tensor, compress, f32_bytes, f32_table, options, rows, write};
 use condprog_checkpoint::fp8;
 use condprog_checkpoint::{Checkpoint, RowSource};
 use condprog_convert::{

@@ -3,14 +3,12 @@
 
 #![cfg(unix)]
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use common::{Cpu, Folder, Seeded, compress, f32_bytes, options, rows};
+use crate::common::{Cpu, Folder, Seeded, compress, f32_bytes, options, rows};
 use condprog_convert::{CompressReport, Error, Rewrite, RewriteOptions, RewriteReport, compress_file, quiet};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
@@ -441,7 +439,7 @@ fn table_files_must_fit() {
     fs::remove_file(taken).unwrap();
     // A table called like a tensor that stays.
     let odd = folder.path("odd.safetensors");
-    common::f32_table(&odd, "a.weight", 32, &rows(8, 32, 1));
+    crate::common::f32_table(&odd, "a.weight", 32, &rows(8, 32, 1));
     let report = compress(&odd, &folder.path("out/odd.safetensors"), &options(8)).unwrap();
     let error = begin().finish(&report.tables, &report.files).unwrap_err();
     assert_eq!(error.code(), "rewrite-tensor-taken", "{error}");

@@ -1,7 +1,5 @@
 //! Runs that end early: what they leave, and how the next run goes on.
 
-mod common;
-
 use std::env;
 use std::fs;
 use std::num::NonZeroUsize;
@@ -10,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use common::{Cpu, Folder, compress, f32_table, options, rows};
+use crate::common::{Cpu, Folder, compress, f32_table, options, rows};
 use condprog_convert::{CompressOptions, CompressReport, Error, NonFinite, Stage, Update, compress_file};
 use condprog_core::Rate;
 use condprog_core::encoder::ScaleRule;
@@ -410,7 +408,7 @@ fn a_killed_process_leaves_nothing_that_looks_finished_and_resumes() {
     let folder = Folder::new();
     let (input, output) = (input(&folder), folder.path("out"));
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture"])
+        .args(["resume::child", "--exact", "--nocapture"])
         .env(CHILD, folder.path(""))
         .stdout(Stdio::piped())
         .spawn()

@@ -1,10 +1,8 @@
 //! Checkpoints of many files: what an index lists and what is there, and tables joined from tensors.
 
-mod common;
-
 use std::fs;
 
-use common::{
+use crate::common::{
     Cpu, Folder, Named, bf16_bytes, compress, f32_bytes, f32_table, options, rows, values, write, write_checkpoint,
     write_index,
 };

@@ -2,13 +2,11 @@
 //! touches the pages of the rows asked for.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-use common::{Folder, compress, options};
+use crate::common::{Folder, compress, options};
 use condprog_convert::CompressOptions;
 use condprog_core::{Decoder, Missing, Output, Table};
 use condprog_cpu::CpuDecoder;
