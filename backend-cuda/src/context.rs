@@ -50,8 +50,9 @@ pub(crate) struct Context {
 /// Who gives the context up.
 #[derive(Debug)]
 enum Owner {
-    /// This value: it retained the device's primary context.
-    Primary,
+    /// This value: it retained the primary context of the device with this number.
+    #[cfg_attr(not(feature = "cudarc"), expect(dead_code, reason = "only cudarc asks for the number again"))]
+    Primary { ordinal: usize },
     /// The caller, who promised to keep it longer than this value.
     Caller,
     /// cudarc, when the last of its handles is dropped.
@@ -77,7 +78,7 @@ impl Context {
         let device = result::device::get(number).map_err(&doing)?;
         // SAFETY: the device is one that the driver has just named.
         let raw = unsafe { result::primary_ctx::retain(device) }.map_err(&doing)?;
-        Ok(Context { raw, device, owner: Owner::Primary })
+        Ok(Context { raw, device, owner: Owner::Primary { ordinal } })
     }
 
     /// A context that the caller keeps.
@@ -114,12 +115,12 @@ impl Context {
         let doing = CudaError::doing("opening the device's context");
         // cudarc makes the context current while it opens it, unless it is so already.
         let _entered = self.enter()?;
-        // Handles and numbers of devices are the same, for the driver as for cudarc.
-        let ordinal = usize::try_from(self.device).unwrap_or(0);
         match &self.owner {
             Owner::Cudarc(context) => Ok(context.clone()),
-            Owner::Primary => CudaContext::new(ordinal).map_err(doing),
+            Owner::Primary { ordinal } => CudaContext::new(*ordinal).map_err(doing),
             Owner::Caller => {
+                // What cudarc calls this device in its answers; the handle is what it works with.
+                let ordinal = usize::try_from(self.device).unwrap_or(0);
                 // SAFETY: a live context of this device. The value would destroy it when its last handle is dropped;
                 // one handle is never dropped, so the caller remains its owner.
                 let context =
@@ -170,7 +171,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if matches!(self.owner, Owner::Primary) {
+        if matches!(self.owner, Owner::Primary { .. }) {
             // SAFETY: retained by `primary` and released only here. There is nobody to tell of a failure, which keeps
             // the context for the rest of the process.
             let _ = unsafe { result::primary_ctx::release(self.device) };

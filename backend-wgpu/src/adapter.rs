@@ -4,6 +4,7 @@ use std::fmt;
 
 /// What a driver says of a GPU, or of a CPU that stands in for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Adapter {
     /// Its name.
     pub name: String,

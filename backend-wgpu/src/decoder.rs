@@ -8,8 +8,9 @@ use condprog_core::{Batch, Decoder, Dtype, Output, ShapeMismatch, Table, TableSh
 use condprog_kernels::wgsl;
 use futures_channel::oneshot;
 
+use crate::device::Wait;
 use crate::error::Error;
-use crate::gpu::{Gpu, Shared, Wait};
+use crate::gpu::{Gpu, Shared};
 use crate::parts::Parts;
 use crate::slot::{ENTRY_BYTES, Slot};
 
@@ -26,6 +27,8 @@ pub struct WgpuDecoder {
 
 /// Time spent in the stages of a request, see [`WgpuDecoder::decode_timed`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub struct Stages {
     /// Finding the records of the ids and bringing their numbers to the device.
     pub upload: Duration,
@@ -92,7 +95,7 @@ impl WgpuDecoder {
                 && let Some((ids, rows)) = request.next()
             {
                 let slot = request.fill(ids)?;
-                let flight = self.gpu.shared().guarded(DECODING, || {
+                let flight = self.gpu.shared().device.guarded(DECODING, || {
                     let mut encoder = request.encoder();
                     request.encode_upload(&mut encoder, &slot);
                     request.encode_kernel(&mut encoder, &slot);
@@ -115,25 +118,25 @@ impl WgpuDecoder {
         while let Some((ids, rows)) = request.next() {
             let started = Instant::now();
             let slot = request.fill(ids)?;
-            let uploading = gpu.guarded(DECODING, || {
+            let uploading = gpu.device.guarded(DECODING, || {
                 let mut encoder = request.encoder();
                 request.encode_upload(&mut encoder, &slot);
-                gpu.queue.submit([encoder.finish()])
+                gpu.device.queue.submit([encoder.finish()])
             })?;
-            gpu.finish(uploading, Wait::Here).await?;
+            gpu.device.finish(uploading, Wait::Here).await?;
             stages.upload += started.elapsed();
 
             let started = Instant::now();
-            let running = gpu.guarded(DECODING, || {
+            let running = gpu.device.guarded(DECODING, || {
                 let mut encoder = request.encoder();
                 request.encode_kernel(&mut encoder, &slot);
-                gpu.queue.submit([encoder.finish()])
+                gpu.device.queue.submit([encoder.finish()])
             })?;
-            gpu.finish(running, Wait::Here).await?;
+            gpu.device.finish(running, Wait::Here).await?;
             stages.kernel += started.elapsed();
 
             let started = Instant::now();
-            let flight = gpu.guarded(DECODING, || {
+            let flight = gpu.device.guarded(DECODING, || {
                 let mut encoder = request.encoder();
                 request.encode_readback(&mut encoder, &slot, ids.len());
                 Flight::submit(&request, encoder, slot, rows)
@@ -263,17 +266,17 @@ impl<'a> Request<'a> {
             *start -= *count;
         }
 
-        let slot = self.gpu.pool.take(self.gpu, self.entries.len(), ids.len() * self.device_row_bytes)?;
+        let slot = self.gpu.slot(self.entries.len(), ids.len() * self.device_row_bytes)?;
         let bytes: &[u8] = bytemuck::cast_slice(&self.entries);
         match slot.upload.get_mapped_range_mut(..bytes.len() as u64) {
             Ok(mut view) => view.copy_from_slice(bytes),
-            Err(_) => return Err(self.gpu.unmapped(DECODING)),
+            Err(_) => return Err(self.gpu.device.unmapped(DECODING)),
         }
         Ok(slot)
     }
 
     fn encoder(&self) -> wgpu::CommandEncoder {
-        self.gpu.device.create_command_encoder(&Default::default())
+        self.gpu.device.raw.create_command_encoder(&Default::default())
     }
 
     fn encode_upload(&self, encoder: &mut wgpu::CommandEncoder, slot: &Slot) {
@@ -313,7 +316,7 @@ struct Flight<'a> {
 impl<'a> Flight<'a> {
     /// Submits what was encoded, the readback last.
     fn submit(request: &Request<'_>, encoder: wgpu::CommandEncoder, slot: Slot, rows: &'a mut [u8]) -> Flight<'a> {
-        let index = request.gpu.queue.submit([encoder.finish()]);
+        let index = request.gpu.device.queue.submit([encoder.finish()]);
         let map = |buffer: &wgpu::Buffer, mode| {
             let (sender, mapped) = oneshot::channel();
             // The request may have been given up.
@@ -329,10 +332,10 @@ impl<'a> Flight<'a> {
     /// Waits for the rows, puts them into place and gives the slot back.
     async fn land(self, request: &Request<'_>, wait: Wait) -> Result<(), Error> {
         let Flight { slot, index, mapped, rows } = self;
-        request.gpu.finish(index, wait).await?;
+        request.gpu.device.finish(index, wait).await?;
         for mapped in mapped {
             if mapped.await != Ok(true) {
-                return Err(request.gpu.unmapped(DECODING));
+                return Err(request.gpu.device.unmapped(DECODING));
             }
         }
         let bytes = rows.len() / request.row_bytes * request.device_row_bytes;
@@ -344,7 +347,7 @@ impl<'a> Flight<'a> {
                     row.copy_from_slice(&padded[..request.row_bytes]);
                 }
             }
-            Err(_) => return Err(request.gpu.unmapped(DECODING)),
+            Err(_) => return Err(request.gpu.device.unmapped(DECODING)),
         }
         slot.readback.unmap();
         request.gpu.pool.put(slot);

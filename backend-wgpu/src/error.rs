@@ -22,6 +22,15 @@ pub enum Error {
         /// Why it gave none.
         reason: String,
     },
+    /// A limit of the device is below what the kernel needs.
+    Limit {
+        /// Its name in WebGPU's limits, as wgpu writes it.
+        limit: &'static str,
+        /// The device's.
+        got: u64,
+        /// The least that is needed.
+        expected: u64,
+    },
     /// The table does not fit the device.
     TableTooLarge {
         /// Device memory that the table takes, in bytes.
@@ -69,6 +78,9 @@ impl fmt::Display for Error {
             Error::NoDevice { adapter, reason } => {
                 write!(f, "adapter {adapter:?} gives no device with WebGPU's default limits: {reason}")
             }
+            Error::Limit { limit, got, expected } => {
+                write!(f, "device has the limit {limit} of {got}, expected at least {expected}")
+            }
             Error::TableTooLarge { bytes, room } => {
                 write!(f, "table takes {bytes} bytes of device memory, there is room for {room}")
             }
@@ -83,6 +95,7 @@ impl fmt::Display for Error {
     }
 }
 
+// What caused an error is in its text, and so is not given as its source.
 impl std::error::Error for Error {}
 
 impl From<ShapeMismatch> for Error {
@@ -96,7 +109,7 @@ impl BackendError for Error {
         match self {
             Error::NoAdapter { .. } | Error::NoDevice { .. } => ErrorKind::Unavailable,
             Error::TableTooLarge { .. } | Error::OutOfMemory { .. } => ErrorKind::OutOfMemory,
-            Error::RecordTooLong { .. } => ErrorKind::Unsupported,
+            Error::Limit { .. } | Error::RecordTooLong { .. } => ErrorKind::Unsupported,
             Error::DeviceLost { .. } => ErrorKind::DeviceLost,
             Error::Refused { .. } => ErrorKind::Other,
             Error::Shape(_) => ErrorKind::ShapeMismatch,

@@ -3,8 +3,9 @@
 use condprog_core::{Layout, Table};
 use condprog_kernels::wgsl;
 
+use crate::device::Wait;
 use crate::error::Error;
-use crate::gpu::{Shared, Wait};
+use crate::gpu::Shared;
 
 /// Bytes uploaded at a time: what the driver's staging memory grows by while a table is loaded.
 const UPLOAD_BYTES: usize = 16 << 20;
@@ -102,11 +103,11 @@ async fn upload(gpu: &Shared, index: u32, cut: &Cut<'_>, wait: Wait) -> Result<P
     let layout = cut.layout;
     let description =
         [layout.dim(), layout.rate().quarters(), layout.code_bits(), layout.record_bytes() as u32, index, 0, 0, 0];
-    let (records, group) = gpu.guarded(WHAT, || {
-        let records = gpu.buffer(Usage::STORAGE | Usage::COPY_DST, cut.buffer_bytes(), false);
-        let part = gpu.buffer(Usage::UNIFORM | Usage::COPY_DST, size_of_val(&description), false);
-        gpu.queue.write_buffer(&part, 0, bytemuck::cast_slice(&description));
-        let group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+    let (records, group) = gpu.device.guarded(WHAT, || {
+        let records = gpu.device.buffer(Usage::STORAGE | Usage::COPY_DST, cut.buffer_bytes(), false);
+        let part = gpu.device.buffer(Usage::UNIFORM | Usage::COPY_DST, size_of_val(&description), false);
+        gpu.device.queue.write_buffer(&part, 0, bytemuck::cast_slice(&description));
+        let group = gpu.device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
             layout: &gpu.kernel.part,
             entries: &[
@@ -118,18 +119,18 @@ async fn upload(gpu: &Shared, index: u32, cut: &Cut<'_>, wait: Wait) -> Result<P
     })?;
     let mut at = 0;
     for bytes in cut.records.chunks(UPLOAD_BYTES) {
-        let submitted = gpu.guarded(WHAT, || {
+        let submitted = gpu.device.guarded(WHAT, || {
             // Copies are of whole words.
             let (words, rest) = bytes.split_at(bytes.len() & !3);
-            gpu.queue.write_buffer(&records, at, words);
+            gpu.device.queue.write_buffer(&records, at, words);
             if !rest.is_empty() {
                 let mut last = [0; 4];
                 last[..rest.len()].copy_from_slice(rest);
-                gpu.queue.write_buffer(&records, at + words.len() as u64, &last);
+                gpu.device.queue.write_buffer(&records, at + words.len() as u64, &last);
             }
-            gpu.queue.submit([])
+            gpu.device.queue.submit([])
         })?;
-        gpu.finish(submitted, wait).await?;
+        gpu.device.finish(submitted, wait).await?;
         at += bytes.len() as u64;
     }
     Ok(Part { first_row: cut.first_row, group })

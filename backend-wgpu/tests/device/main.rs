@@ -3,6 +3,7 @@
 
 mod concurrent;
 mod errors;
+mod existing;
 mod mutations;
 mod sizes;
 mod steady;

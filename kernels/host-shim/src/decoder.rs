@@ -11,6 +11,7 @@ use crate::process::{Message, Process};
 
 /// In which order the threads of a block run between two waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Order {
     /// Ascending.
     Forward,

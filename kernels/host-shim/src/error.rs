@@ -6,6 +6,7 @@ use condprog_core::{BackendError, ErrorKind, ShapeMismatch};
 
 /// An error of this crate.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum HostError {
     /// There is no C++ compiler.
     NoCompiler {
@@ -38,15 +39,8 @@ impl fmt::Display for HostError {
     }
 }
 
-impl std::error::Error for HostError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            HostError::NoCompiler { error, .. } | HostError::Io(error) => Some(error),
-            HostError::Shape(error) => Some(error),
-            HostError::Compile(_) | HostError::Process(_) => None,
-        }
-    }
-}
+// What caused an error is in its text, and so is not given as its source.
+impl std::error::Error for HostError {}
 
 impl BackendError for HostError {
     fn kind(&self) -> ErrorKind {
