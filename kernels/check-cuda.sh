@@ -88,7 +88,7 @@ machine_code() {
 
 host() {
     export CONDPROG_REQUIRE=cuda-host${CONDPROG_REQUIRE:+,$CONDPROG_REQUIRE}
-    cargo test --quiet -p condprog-cuda-host
+    cargo test --quiet -p condprog-cuda-host -- --include-ignored
     CONDPROG_HOST_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all" \
         cargo test --quiet -p condprog-cuda-host --test conformance --test requests
     CONDPROG_HOST_FLAGS="-fsanitize=thread -DCONDPROG_THREADS" \

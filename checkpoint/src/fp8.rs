@@ -1,5 +1,6 @@
 //! 8-bit elements and their scales: `F8_E4M3` and `I8` values, `F8_E8M0` scales for groups of columns.
 
+use condprog_core::scale::power_of_two;
 pub use condprog_table::source::GROUP;
 
 /// Largest integer that restored elements have, as other writers have it: -128 is not used.
@@ -16,8 +17,8 @@ pub fn e4m3_to_f32(byte: u8) -> f32 {
     let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));
     let magnitude = match (exponent, byte & 7) {
         (15, 7) => f32::NAN,
-        (0, _) => mantissa * power_of_two(-9),
-        _ => (8.0 + mantissa) * power_of_two(exponent - 10),
+        (0, _) => mantissa * power_of_two(-9) as f32,
+        _ => (8.0 + mantissa) * power_of_two(exponent - 10) as f32,
     };
     if byte & 0x80 != 0 { -magnitude } else { magnitude }
 }
@@ -27,7 +28,7 @@ pub fn e4m3_to_f32(byte: u8) -> f32 {
 pub fn e8m0_to_f32(byte: u8) -> f32 {
     match byte {
         255 => f32::NAN,
-        _ => power_of_two(i32::from(byte) - E8M0_BIAS),
+        _ => power_of_two(i32::from(byte) - E8M0_BIAS) as f32,
     }
 }
 
@@ -44,12 +45,12 @@ pub fn encode_group(values: &[f32], elements: &mut [u8]) -> u8 {
         // Of log2(max / 448) the exponent field gives a value at most one too small.
         let ratio = largest / E4M3_MAX;
         exponent = (ratio.to_bits() >> 52) as i32 - 1023;
-        if ratio > power_of_two_f64(exponent) {
+        if ratio > power_of_two(exponent) {
             exponent += 1;
         }
     }
     let byte = (exponent + E8M0_BIAS).clamp(0, E8M0_MAX);
-    let unit = power_of_two_f64(E8M0_BIAS - byte);
+    let unit = power_of_two(E8M0_BIAS - byte);
     for (element, &value) in elements.iter_mut().zip(values) {
         *element = e4m3_from_f64(f64::from(value) * unit);
     }
@@ -65,7 +66,7 @@ pub fn e4m3_from_f64(value: f64) -> u8 {
     }
     let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(-6);
     // In units of the last place; the product is exact, the rounding the only one.
-    let units = (magnitude * power_of_two_f64(3 - exponent)).round_ties_even();
+    let units = (magnitude * power_of_two(3 - exponent)).round_ties_even();
     // The exponent field starts at 1 for 2^-6 and eight units; a carry moves into it by itself.
     let code = f64::from((exponent + 6) * 8) + units;
     sign | code.min(126.0) as u8
@@ -74,20 +75,6 @@ pub fn e4m3_from_f64(value: f64) -> u8 {
 /// The nearest 8-bit integer, ties to even, within ±127; NaN is 0.
 pub fn i8_from_f64(value: f64) -> u8 {
     value.round_ties_even().clamp(-I8_MAX, I8_MAX) as i8 as u8
-}
-
-/// `2^exponent`, for -149..=127.
-fn power_of_two(exponent: i32) -> f32 {
-    if exponent < -126 {
-        f32::from_bits(1 << (exponent + 149))
-    } else {
-        f32::from_bits(((exponent + 127) as u32) << 23)
-    }
-}
-
-/// `2^exponent`, for normal results.
-fn power_of_two_f64(exponent: i32) -> f64 {
-    f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
 #[cfg(test)]

@@ -33,31 +33,27 @@ pub(crate) fn middle<T: Ord + Copy>(times: &mut [T]) -> T {
     times[times.len() / 2]
 }
 
-/// A stream of numbers: SplitMix64. Which rows are asked for and what is in them is the same in every run.
-pub(crate) struct Random(u64);
+/// A stream of numbers. Which rows are asked for and what is in them is the same in every run.
+pub(crate) struct Random(fastrand::Rng);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(fastrand::Rng::with_seed(seed))
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+    /// Bytes of any value.
+    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+        self.0.fill(bytes);
     }
 
     /// Ids of rows of a table.
     pub(crate) fn ids(&mut self, count: usize, rows: u64) -> Vec<i64> {
-        (0..count).map(|_| (u128::from(self.next()) * u128::from(rows) >> 64) as i64).collect()
+        (0..count).map(|_| self.0.u64(0..rows) as i64).collect()
     }
 
     /// Numbers that are nearly Gaussian, mean 0 and deviation 1: sums of twelve evenly distributed ones.
     pub(crate) fn gaussian(&mut self, count: usize) -> Vec<f32> {
-        let mut draw = || (0..6).map(|_| self.next()).fold(0, |sum, n| sum + (n >> 32) + (n & 0xffff_ffff));
-        (0..count).map(|_| (draw() as f64 / 2f64.powi(32) - 6.0) as f32).collect()
+        (0..count).map(|_| (0..12).map(|_| self.0.f32()).sum::<f32>() - 6.0).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Inputs by formula: the same numbers on every machine and in every language, from 32-bit integer arithmetic.
 
+use condprog_core::scale::power_of_two;
 use condprog_core::{Layout, Scale, record};
 use serde::{Deserialize, Serialize};
 
@@ -152,11 +153,6 @@ impl Row {
             })
             .collect()
     }
-}
-
-/// `2^e`, exact, where that is a normal number.
-fn power_of_two(e: i32) -> f64 {
-    f64::from_bits(((1023 + e) as u64) << 52)
 }
 
 #[cfg(test)]

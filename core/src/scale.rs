@@ -114,8 +114,8 @@ pub enum Nearest {
     Above,
 }
 
-/// `2^e`, exact, for `-1022 <= e <= 1023`.
-pub(crate) const fn power_of_two(e: i32) -> f64 {
+/// `2^e`, exact, for `-1022 <= e <= 1023`; `core` has no `exp2`.
+pub const fn power_of_two(e: i32) -> f64 {
     f64::from_bits(((1023 + e) as u64) << 52)
 }
 

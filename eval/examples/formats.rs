@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use condprog_checkpoint::fp8;
-use condprog_eval::method::formats::{MX_BLOCK, Mxfp4, NV_BLOCK, Nvfp4, e2m1_from_f64, e4m3_from_f64};
+use condprog_checkpoint::fp8::e4m3_from_f64;
+use condprog_eval::method::formats::{MX_BLOCK, Mxfp4, NV_BLOCK, Nvfp4, e2m1_from_f64};
 use condprog_eval::noise::Noise;
 
 const BLOCKS: usize = 20_000;

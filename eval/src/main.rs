@@ -1,124 +1,150 @@
 //! `condprog-eval`: what methods cost in quality.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::{Args, Parser, Subcommand};
 use condprog_eval::harness::{self, LanguageModelFiles, LanguageModelHarness};
 use condprog_eval::report::{Folder, Options, Report, Sample, kl_comparisons, kl_lines, write_csv};
 use condprog_eval::table::{SourceTable, trace_ids};
 use condprog_eval::{Error, Method};
-use lexopt::prelude::*;
 
-const USAGE: &str = "\
-usage: condprog-eval table FILE --tensor NAME -o FOLDER [--trace FILE] [--kl FILE.csv] [--columns N] [--sample N]
-                           [--seed N] [--force]
-       condprog-eval gaussian DIM -o FOLDER [--sample N] [--seed N] [--force]
-       condprog-eval kl FOLDER -o FILE.csv [--windows N]
-       condprog-eval kl-summary FILE.csv -o FOLDER
+/// What methods cost in quality: tables of figures for docs/results.md
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
 
-table       runs every method on a sample of a table's rows: index.html, CSV files and plots in FOLDER
-gaussian    the same on standard normal rows of DIM values
-kl          runs the language model of FOLDER with every method's rows and appends KL and loss per window to FILE.csv;
-            methods that the file has already are left out
-kl-summary  means and 95 % intervals of such a file, over all domains and in each, and ratios: kl.csv and
-            kl-comparisons.csv in FOLDER
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run every method on a sample of a table's rows: index.html, CSV files and plots in a folder
+    Table {
+        /// A safetensors file
+        file: PathBuf,
+        /// The table
+        #[arg(long, value_name = "NAME")]
+        tensor: String,
+        /// A safetensors file with an I32 or I64 tensor of row ids
+        #[arg(long, value_name = "FILE")]
+        trace: Option<PathBuf>,
+        /// Only the first N values of each row
+        #[arg(long, value_name = "N")]
+        columns: Option<NonZeroUsize>,
+        /// What kl has written, to be shown with the rest
+        #[arg(long, value_name = "FILE.csv")]
+        kl: Option<PathBuf>,
+        #[command(flatten)]
+        rows: Rows,
+    },
+    /// The same on standard normal rows
+    Gaussian {
+        /// Values per row
+        dim: NonZeroUsize,
+        #[command(flatten)]
+        rows: Rows,
+    },
+    /// Run a language model with every method's rows, and append KL and loss per window to a file; methods that it has
+    /// already are left out
+    Kl {
+        /// The folder of the model
+        folder: PathBuf,
+        /// The file
+        #[arg(short, long, value_name = "FILE.csv")]
+        output: PathBuf,
+        /// Windows per domain
+        #[arg(long, value_name = "N", default_value = "8")]
+        windows: NonZeroUsize,
+        #[command(flatten)]
+        methods: Methods,
+    },
+    /// Means and 95 % intervals of such a file, over all domains and in each, and ratios: kl.csv and kl-comparisons.csv
+    KlSummary {
+        /// What kl has written
+        file: PathBuf,
+        /// Where they go
+        #[arg(short, long, value_name = "FOLDER")]
+        output: PathBuf,
+    },
+}
 
---methods PATTERNS   names or patterns, separated by commas (every method of the catalogue)
---sample N           rows (20000)
---seed N             seed of the sample (1)
---trace FILE         safetensors file with an I32 or I64 tensor of row ids
---columns N          only the first N values of each row
---kl FILE.csv        what kl has written, to be shown with the rest
---windows N          windows per domain (8)
---force              overwrite an earlier report";
+#[derive(Debug, Args)]
+struct Rows {
+    /// Where the report goes
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+    /// Rows of the sample
+    #[arg(long, value_name = "N", default_value = "20000")]
+    sample: NonZeroUsize,
+    /// Seed of the sample
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Overwrite an earlier report
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    methods: Methods,
+}
+
+#[derive(Debug, Args)]
+struct Methods {
+    /// Names or patterns; without them, every method of the catalogue
+    #[arg(long, value_name = "PATTERN,...", value_delimiter = ',')]
+    methods: Vec<String>,
+}
+
+impl Methods {
+    fn list(&self) -> Result<Vec<Method>, Error> {
+        match self.methods.as_slice() {
+            [] => Ok(Options::default().methods),
+            patterns => Method::matching(patterns.iter().map(String::as_str)),
+        }
+    }
+}
+
+impl Rows {
+    fn options(&self) -> Result<Options, Error> {
+        let (methods, sample) = (self.methods.list()?, self.sample.get() as u64);
+        Ok(Options { methods, sample, seed: self.seed, ..Options::default() })
+    }
+}
 
 fn main() -> ExitCode {
-    match run() {
+    match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(message)) => {
-            eprintln!("condprog-eval: {message}\n\n{USAGE}");
-            ExitCode::from(2)
-        }
-        Err(Failure::Eval(error)) => {
+        Err(error) => {
             eprintln!("condprog-eval: {error}");
-            ExitCode::from(1)
+            ExitCode::FAILURE
         }
     }
 }
 
-enum Failure {
-    Usage(String),
-    Eval(Error),
-}
-
-impl From<lexopt::Error> for Failure {
-    fn from(error: lexopt::Error) -> Failure {
-        Failure::Usage(error.to_string())
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Eval(error)
-    }
-}
-
-fn run() -> Result<(), Failure> {
-    let mut parser = lexopt::Parser::from_env();
-    let mut values: Vec<String> = Vec::new();
-    let (mut out, mut tensor, mut windows, mut force) = (None::<PathBuf>, None::<String>, 8usize, false);
-    let mut options = Options::default();
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Short('h') | Long("help") => {
-                println!("{USAGE}");
-                return Ok(());
-            }
-            Short('o') | Long("output") => out = Some(parser.value()?.into()),
-            Long("force") => force = true,
-            Long("windows") => windows = parser.value()?.parse()?,
-            Long("methods") => options.methods = Method::matching(parser.value()?.string()?.split(','))?,
-            Long("tensor") => tensor = Some(parser.value()?.string()?),
-            Long("sample") => options.sample = parser.value()?.parse()?,
-            Long("seed") => options.seed = parser.value()?.parse()?,
-            Long("trace") => options.trace = Some(trace_ids(Path::new(&parser.value()?))?),
-            Long("columns") => options.columns = Some(parser.value()?.parse()?),
-            Long("kl") => options.kl = Some(parser.value()?.into()),
-            Value(value) => values.push(value.string()?),
-            _ => return Err(argument.unexpected().into()),
+fn run(command: Command) -> Result<(), Error> {
+    match command {
+        Command::Table { file, tensor, trace, columns, kl, rows } => {
+            let trace = trace.map(|path| trace_ids(&path)).transpose()?;
+            let options = Options { trace, columns: columns.map(NonZeroUsize::get), kl, ..rows.options()? };
+            let inputs: Vec<&Path> = [file.as_path()].into_iter().chain(options.kl.as_deref()).collect();
+            let folder = Folder::claim(&rows.output, rows.force, &inputs)?;
+            report(Sample::of_table(SourceTable::open(&file, &tensor)?, &options)?, &options, &folder)
         }
-    }
-    let usage = |message: &str| Failure::Usage(message.into());
-    let out = out.ok_or_else(|| usage("no output: expected -o"))?;
-    if options.sample == 0 || windows == 0 {
-        return Err(usage("--sample and --windows expect at least 1"));
-    }
-    match values.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["table", file] => {
-            let tensor = tensor.ok_or_else(|| usage("no table: expected --tensor"))?;
-            let inputs: Vec<&Path> = [Path::new(file)].into_iter().chain(options.kl.as_deref()).collect();
-            let folder = Folder::claim(&out, force, &inputs)?;
-            report(Sample::of_table(SourceTable::open(Path::new(file), &tensor)?, &options)?, &options, &folder)
+        Command::Gaussian { dim, rows } => {
+            let options = rows.options()?;
+            let folder = Folder::claim(&rows.output, rows.force, &[])?;
+            report(Sample::gaussian(options.sample as usize, dim.get(), options.seed), &options, &folder)
         }
-        ["gaussian", dim] => {
-            let dim: usize = dim.parse().map_err(|_| usage("DIM is no number"))?;
-            if dim == 0 {
-                return Err(usage("DIM expects at least 1"));
-            }
-            let folder = Folder::claim(&out, force, &[])?;
-            report(Sample::gaussian(options.sample as usize, dim, options.seed), &options, &folder)
+        Command::Kl { folder, output, windows, methods } => kl(&folder, &output, windows.get(), &methods.list()?),
+        Command::KlSummary { file, output } => {
+            let found = harness::read(&file)?;
+            write_csv(&output.join("kl.csv"), &kl_lines(&found))?;
+            write_csv(&output.join("kl-comparisons.csv"), &kl_comparisons(&found))
         }
-        ["kl", folder] => kl(Path::new(folder), &out, windows, &options.methods),
-        ["kl-summary", file] => {
-            let found = harness::read(Path::new(file))?;
-            write_csv(&out.join("kl.csv"), &kl_lines(&found))?;
-            Ok(write_csv(&out.join("kl-comparisons.csv"), &kl_comparisons(&found))?)
-        }
-        _ => Err(usage("expected table, gaussian, kl or kl-summary, and what it takes")),
     }
 }
 
-fn report(sample: Sample, options: &Options, folder: &Folder) -> Result<(), Failure> {
+fn report(sample: Sample, options: &Options, folder: &Folder) -> Result<(), Error> {
     let report = Report::of(sample, options, |step| eprintln!("{}", step.method))?;
     for group in &report.left_out {
         eprintln!("not measured: {}: {}", group.methods.join(", "), group.reason);
@@ -127,7 +153,7 @@ fn report(sample: Sample, options: &Options, folder: &Folder) -> Result<(), Fail
     Ok(())
 }
 
-fn kl(folder: &Path, out: &Path, windows: usize, methods: &[Method]) -> Result<(), Failure> {
+fn kl(folder: &Path, out: &Path, windows: usize, methods: &[Method]) -> Result<(), Error> {
     let harness = LanguageModelHarness::open(LanguageModelFiles::in_folder(folder), windows)?;
     eprintln!("{} rows", harness.rows().len());
     harness.run(methods, out, |found| {

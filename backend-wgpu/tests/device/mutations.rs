@@ -44,6 +44,7 @@ impl Backend for Mutated {
 }
 
 #[test]
+#[ignore = "compiles 24 kernels, which takes minutes on a software driver: backend-wgpu/check.sh runs it"]
 fn every_mutation_is_caught() {
     if support::gpu(&Options::default()).is_none() {
         return;

@@ -10,8 +10,6 @@ pub const MX_BLOCK: usize = 32;
 pub const NV_BLOCK: usize = 16;
 /// Largest e2m1 number.
 const E2M1_MAX: f64 = 6.0;
-/// Largest e4m3 number.
-const E4M3_MAX: f64 = 448.0;
 
 /// The number an e2m1 code of four bits stands for.
 pub fn e2m1_to_f32(code: u8) -> f32 {
@@ -31,13 +29,6 @@ pub fn e2m1_from_f64(value: f64) -> u8 {
         m => (m / 2.0).round_ties_even() + 4.0,
     };
     sign | code.min(7.0) as u8
-}
-
-/// The nearest e4m3 byte of a number that is not negative, ties to even, beyond 448 the largest.
-pub fn e4m3_from_f64(value: f64) -> u8 {
-    let exponent = ((value.to_bits() >> 52) as i32 - 1023).max(-6);
-    let units = (value * libm::ldexp(1.0, 3 - exponent)).round_ties_even();
-    (f64::from((exponent + 6) * 8) + units).min(126.0) as u8
 }
 
 /// MXFP4 as the OCP specification has it: blocks of 32 e2m1 values with the scale `2^(floor(log2 max) - 2)`; with
@@ -96,13 +87,13 @@ pub struct Nvfp4 {
 impl Nvfp4 {
     /// The format of a table with a given largest magnitude.
     pub fn of_largest(largest: f32, search: bool) -> Nvfp4 {
-        let global = (f64::from(largest) / (E2M1_MAX * E4M3_MAX)) as f32;
+        let global = (f64::from(largest) / (E2M1_MAX * fp8::E4M3_MAX)) as f32;
         Nvfp4 { global: if global > 0.0 { global } else { 1.0 }, search }
     }
 
     /// The scale byte of a block, and its codes in `codes`.
     pub fn encode(self, block: &[f32], codes: &mut [u8]) -> u8 {
-        let plain = e4m3_from_f64(largest(block) / E2M1_MAX / f64::from(self.global));
+        let plain = fp8::e4m3_from_f64(largest(block) / E2M1_MAX / f64::from(self.global));
         let error = |byte: u8| match self.scale(byte) {
             0.0 => block.iter().map(|&v| f64::from(v).powi(2)).sum(),
             scale => block_error(block, scale, |v| f64::from(e2m1_to_f32(e2m1_from_f64(v / scale)))),
@@ -191,9 +182,9 @@ mod tests {
     #[test]
     fn e4m3_takes_back_its_own_numbers() {
         for byte in 0..0x7f {
-            assert_eq!(e4m3_from_f64(f64::from(fp8::e4m3_to_f32(byte))), byte);
+            assert_eq!(fp8::e4m3_from_f64(f64::from(fp8::e4m3_to_f32(byte))), byte);
         }
-        assert_eq!(e4m3_from_f64(1e9), 0x7e);
+        assert_eq!(fp8::e4m3_from_f64(1e9), 0x7e);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod scalar;
 
 pub mod formats {
     //! The published formats block by block, for checks against other implementations.
-    pub use super::fp::{MX_BLOCK, Mxfp4, NV_BLOCK, Nvfp4, e2m1_from_f64, e2m1_to_f32, e4m3_from_f64};
+    pub use super::fp::{MX_BLOCK, Mxfp4, NV_BLOCK, Nvfp4, e2m1_from_f64, e2m1_to_f32};
 }
 pub use residual::Principal;
 pub use rtn::{Clip, Grid};

@@ -103,6 +103,7 @@ fn find(fault: &Fault) -> Result<Option<String>, HostError> {
 }
 
 #[test]
+#[ignore = "compiles 37 kernels, which takes minutes: kernels/check-cuda.sh runs it"]
 fn every_fault_is_found() {
     let (next, missed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

@@ -197,12 +197,7 @@ impl Setup {
         let length = rows * self.layout.record_bytes();
         let no_memory = |source| Error::Io { action: "make a table of", path: bytes(length as u64).into(), source };
         let mut records = HugeBuffer::zeroed(length).map_err(no_memory)?;
-        records.par_chunks_mut(1 << 20).enumerate().for_each(|(part, bytes)| {
-            let mut random = Random::new(part as u64);
-            for bytes in bytes.chunks_mut(8) {
-                bytes.copy_from_slice(&random.next().to_le_bytes()[..bytes.len()]);
-            }
-        });
+        records.par_chunks_mut(1 << 20).enumerate().for_each(|(part, bytes)| Random::new(part as u64).fill(bytes));
         Ok(Records { rows, records, layout: self.layout })
     }
 
