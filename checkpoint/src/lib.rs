@@ -1,18 +1,31 @@
 //! Tables in safetensors checkpoints of language models: which tensors are tables, where their scales are, and their
 //! rows, read in blocks and turned into binary32 without loss.
 //!
-//! ```no_run
+//! ```
 //! use condprog_checkpoint::{Checkpoint, RowSource};
+//! # let folder = condprog_testkit::Folder::new();
+//! # let model = folder.path("model.safetensors");
+//! # condprog_testkit::f32_table(&model, "layers.1.embed.weight", 64, &condprog_testkit::rows(10, 64, 1));
 //!
-//! let checkpoint = Checkpoint::open("model/")?;
+//! // A safetensors file here; as well an index, or the folder of a checkpoint of many files.
+//! let checkpoint = Checkpoint::open(&model)?;
 //! for info in checkpoint.select(&["*.embed.weight".into()])? {
 //!     let mut table = checkpoint.rows(info)?;
-//!     let block = table.read(0, 1)?;
-//!     let mut values = vec![0.0; block.dim];
-//!     block.to_f32(0..1, &mut values);
+//!     let block = table.read(0, 4)?; // as the file has them, with their scales
+//!     let mut values = vec![0.0; block.rows() * block.dim];
+//!     block.to_f32(0..block.rows(), &mut values);
+//!     assert_eq!(values.len(), 4 * 64);
 //! }
 //! # Ok::<(), condprog_checkpoint::Error>(())
 //! ```
+//!
+//! Opening reads headers only. [`Checkpoint::select`] finds tables by name or pattern, and the [`family`] module those of
+//! the model families that are known; either way each table comes with the scales that belong to it, in whatever file
+//! they are. [`Checkpoint::list`] says for every tensor what it would be taken for, and if for nothing, why.
+//!
+//! [`Checkpoint::rows`] makes a [`RowSource`] of a table. Implement that trait to compress rows that come from elsewhere.
+//!
+//! # Where to look
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -48,7 +61,7 @@ pub use list::{ListedTensor, Role};
 pub use rows::TableRows;
 pub use source::{FileState, RawRows, RawScales, RowSource};
 
-/// What this project's other crates share with this one: no part of the interface that stays.
+/// Shared with this project's other crates: not part of the stable interface.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::scale::{number_at_least, number_bytes};

@@ -2,21 +2,22 @@
 //! same bits on every backend.
 //!
 //! ```
-//! use condprog::{Backend, Cpu, CompressOptions, Decoder, Missing, Output, Tables, compress_file, quiet};
 //! # let folder = condprog_testkit::Folder::new();
-//! # let (model, path) = (folder.path("model.safetensors"), folder.path("table.safetensors"));
-//! # condprog_testkit::f32_table(&model, "embed.weight", 64, &condprog_testkit::rows(100, 64, 1));
+//! # let rows = condprog_testkit::rows(100, 64, 1);
+//! # condprog_testkit::f32_table(&folder.path("model.safetensors"), "embed.weight", 64, &rows);
+//! # std::env::set_current_dir(folder.path(""))?;
+//! use condprog::{Backend, CompressOptions, Cpu, Decoder, Missing, Output, Tables, compress_file, quiet};
 //!
 //! // Once: a tensor of a checkpoint becomes a table file.
-//! let options = CompressOptions { effort: 0, ..CompressOptions::default() };
-//! compress_file(&model, &["embed.weight".into()], &path, &options, &Cpu::detect()?, &quiet)?;
+//! let (tensors, options) = (["embed.weight".into()], CompressOptions::default());
+//! compress_file("model.safetensors", &tensors, "table.safetensors", &options, &Cpu::detect()?, &quiet)?;
 //!
 //! // Where rows are needed: open the file, put a table on a backend, ask for rows by their ids.
-//! let tables = Tables::open(&path)?;
+//! let tables = Tables::open("table.safetensors")?;
 //! for table in tables.iter() {
 //!     println!("{}: {} rows of {} values", table.name(), table.rows(), table.dim());
 //! }
-//! let decoder = tables.table("embed.weight")?.decoder(&Backend::Cpu)?;
+//! let decoder = tables.table("embed.weight")?.decoder(&Backend::Cpu)?; // owns what it reads
 //! let mut rows = vec![0u16; 3 * 64];
 //! decoder.decode(&[5, 17, -1], Missing::Zero, Output::Bf16(&mut rows))?; // -1 gives a row of zeros
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -22,7 +22,17 @@
 //! | `output/`, `journal.rs` | files that appear whole or not at all; what is done of an unfinished output |
 //! | `stream.rs` | work in blocks of rows: reading ahead, progress, threads |
 //!
-//! Sources are only read. An output is created under a working name, and renamed when it is whole and on the disk.
+//! # What a job promises
+//!
+//! * **Sources are only read.** An output is created under a working name, and renamed when it is complete and on disk.
+//! * **Interrupted work resumes.** The same call on the same output continues after the last complete block, and the
+//!   bytes are those of a run that nobody disturbed. [`is_begun`] and [`finished`] say how far an output is.
+//! * **Bytes depend on source and options alone**: not on threads, instruction set, machine, or how the rows were shared
+//!   out ([`PartOf`], [`join`]).
+//! * **What does not fit is refused first.** [`preview`] says what would be written, [`Error`] names what stands in the way.
+//! * **Damage is a result.** [`verify`] reports it; only what keeps it from looking is an error.
+//!
+//! A [`Codec`] codes and restores the rows; [`Progress`] is told of each block, and can stop the job.
 #![forbid(unsafe_code)]
 
 mod codec;

@@ -28,7 +28,7 @@
 //!
 //! # Writing a table
 //!
-//! A [`Job`](encoder::Job) is everything that a record depends on beside its row: the layout, how the scale follows, how
+//! A [`Job`] is everything that a record depends on beside its row: the layout, how the scale follows, how
 //! much to search. A backend makes an [`Encoder`] of a job. [`ReferenceEncoder`](encoder::ReferenceEncoder) works in
 //! memory that is lent to it; `condprog-cpu` is what codes whole tables.
 //!

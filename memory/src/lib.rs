@@ -13,7 +13,24 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! [`MappedFile`] copies nothing, and asks much of its caller: to make one is unsafe.
+//! [`MappedFile`] copies nothing: the system keeps in memory the pages that are used, and shares them between processes.
+//! In return, nobody may write to the file or cut it short while it is mapped. No check can promise that, so to make one is
+//! unsafe:
+//!
+//! ```no_run
+//! use condprog_memory::{Access, MappedFile};
+//!
+//! // SAFETY: nobody else can write to this file, and this program replaces table files by renaming.
+//! let file = unsafe { MappedFile::open("table.safetensors".as_ref(), Access::Random)? };
+//! println!("{} bytes", file.len());
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! | to have a table in memory | use |
+//! |---|---|
+//! | all of it, random rows at full speed, errors instead of signals | [`HugeBuffer::zeroed`], read into |
+//! | the same, on pages that are huge for certain and never swapped out | [`HugeBuffer::from_reserve`] |
+//! | more than fits, rarely asked for, in a file that nobody else can touch | [`MappedFile::open`] |
 //!
 //! Under Miri, which knows neither huge pages nor mapped files, both keep their bytes in a vector.
 

@@ -1,7 +1,7 @@
 //! Table files of the Conditional Program codec: what they hold, checked, and their records for any decoder.
 //!
-//! A table file is a safetensors file whose tensors are records; `FORMAT.md` beside this crate is normative. [`Tables`]
-//! is one such file, or all that an index names, opened:
+//! A table file is a safetensors file whose tensors are records; `FORMAT.md` in this crate's folder is normative.
+//! [`Tables`] is one such file, or all that an index names, opened:
 //!
 //! ```no_run
 //! let tables = condprog_table::Tables::open("table.safetensors")?;
@@ -11,17 +11,32 @@
 //! # Ok::<(), condprog_table::Error>(())
 //! ```
 //!
+//! Opening checks all that a file says of itself, so that no later look-up can contradict it, and reads no records. These
+//! are read by position when they are asked for, never mapped: a file that is cut short or a disk that fails is an
+//! [`Error`], not a signal. Choose by how much of a table is needed:
+//!
+//! | needed | call |
+//! |---|---|
+//! | all rows, many times | [`Tables::load`], on huge pages |
+//! | some rows, once | [`Tables::pick`]: memory for these alone |
+//! | where the records lie, to map or transfer them | [`Tables::runs`] |
+//! | whether they are intact | [`Tables::check_block`], against the file's checksums |
+//!
+//! [`TableRecords`] and [`PickedRows`] are [`Segments`](condprog_core::Segments), which every decoder takes.
+//!
+//! # Where to look
+//!
 //! | module | what it holds |
 //! |---|---|
-//! | [`Tables`] | table files, opened; records in memory, all of a table's or those of some rows |
-//! | [`inspect()`] | figures of a file |
-//! | [`mod@format`], [`header`], [`index`] | the metadata, the safetensors header, the index of several files |
+//! | [`mod@format`] | the metadata: tables, segments, runs and parts |
+//! | [`header`], [`index`] | the safetensors header, the index of several files |
 //! | [`source`] | what a table was made from |
+//! | [`inspect()`] | a summary of a file, for people |
 //!
 //! Table files are made by `condprog-convert`; the `condprog` crate is what most programs depend on.
 #![forbid(unsafe_code)]
 
-// What this project's other crates share with this one: hidden, and no part of the interface that stays.
+// Shared with this project's other crates: hidden, and not part of the stable interface.
 #[doc(hidden)]
 pub mod aspect;
 #[doc(hidden)]

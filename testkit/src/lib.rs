@@ -2,6 +2,15 @@
 //!
 //! Files are made with the `safetensors` crate, so that this project's own reader is held against it. Not published; it
 //! depends on no crate of the project, so that every one of them can use it.
+//!
+//! ```
+//! use condprog_testkit::{Folder, f32_table, rows};
+//!
+//! let folder = Folder::new(); // removed when it is dropped
+//! let model = folder.path("model.safetensors");
+//! f32_table(&model, "embed.weight", 64, &rows(100, 64, 1)); // rows of different lengths, from seed 1
+//! assert_eq!(folder.list(), ["model.safetensors"]);
+//! ```
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "tests panic when something is wrong")]
 
