@@ -4,7 +4,7 @@
     python3 cli/third_party.py            # after a change of Cargo.lock
     python3 cli/third_party.py --check    # fails when it would write something else
 
-The crates are those that `cargo metadata` finds on the way of normal dependencies from the package `condprog`, with its
+The crates are those that `cargo metadata` finds on the way of normal dependencies from the package `condprog-cli`, with its
 default features, for Linux on x86-64. Crates that only build or test it are left out; macros are in, since what they
 write is. Where a crate may be had under several licenses the first of `ACCEPTED` is taken. Nothing is fetched that a
 build does not need.
@@ -71,7 +71,7 @@ def crates(found):
         node["id"]: [need["pkg"] for need in node["deps"] if any(kind["kind"] is None for kind in need["dep_kinds"])]
         for node in found["resolve"]["nodes"]
     }
-    pending = [package["id"] for package in packages.values() if package["name"] == "condprog"]
+    pending = [package["id"] for package in packages.values() if package["name"] == "condprog-cli"]
     reached = set(pending)
     while pending:
         more = set(needs[pending.pop()]) - reached
