@@ -7,22 +7,15 @@ use std::path::Path;
 
 use condprog_table::header::Header;
 
-use crate::arguments::whole;
 use crate::error::Error;
-use crate::npy::{self, Integers};
+use crate::npy::{self, Ids, Integers};
+use crate::number::whole;
 use crate::text::count;
 
 /// Most ids that the ranges of one list may give. A request lies in memory; who wants more wants the whole table.
 const MOST_OF_RANGES: u64 = 100_000_000;
 /// Most dimensions of ids: with one more for the values of a row it is the most that every version of NumPy takes.
 const MOST_DIMENSIONS: usize = 31;
-
-/// Ids in row order, and the shape they were given in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
-    pub(crate) ids: Vec<i64>,
-    pub(crate) shape: Vec<u64>,
-}
 
 impl Ids {
     /// Ids in one dimension.

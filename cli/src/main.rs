@@ -11,6 +11,7 @@ mod error;
 mod ids;
 mod measure;
 mod npy;
+mod number;
 mod progress;
 mod stop;
 mod suites;

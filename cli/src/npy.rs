@@ -8,8 +8,6 @@ use std::io::{self, Write};
 
 use condprog_core::Dtype;
 
-use crate::ids::Ids;
-
 /// What every file begins with.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -34,6 +32,13 @@ pub(crate) fn write_header(out: &mut impl Write, dtype: Dtype, shape: &[u64]) ->
     out.write_all(&[1, 0])?;
     out.write_all(&length.to_le_bytes())?;
     out.write_all(text.as_bytes())
+}
+
+/// Ids in row order, and the shape they were given in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) ids: Vec<i64>,
+    pub(crate) shape: Vec<u64>,
 }
 
 /// Reads a whole file of integers.

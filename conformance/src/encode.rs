@@ -3,14 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use condprog_core::encoder::{
-    EncodeBatch, EncodeError, Encoder, Job, Outcome, ReferenceEncoder, ScaleRule, Search, Workspace, WorkspaceSize,
-};
+use condprog_core::encoder::{EncodeBatch, EncodeError, Encoder, Job, Outcome, ScaleRule, Search};
 use condprog_core::{BackendError, ErrorKind, Layout, Rate, Scale};
 
 use crate::bits::to_hex;
 use crate::cases;
 use crate::input::{Kind, Row, Stream};
+use crate::oracle::{outcome_text, reference};
 use crate::report::{Report, Verdict};
 use crate::vectors;
 
@@ -23,34 +22,6 @@ const GUARD: usize = 64;
 const POISON: u8 = 0xa5;
 /// What outcomes are before: nothing that comes of a row.
 const UNTOUCHED: Result<Outcome, EncodeError> = Err(EncodeError::ScaleAbove { column: usize::MAX, value: 0.0 });
-
-/// The rows as core's reference encodes them. Fills the records, and says what became of each row.
-///
-/// # Panics
-/// When `rows` is not a whole number of rows or `records` not as many.
-pub fn reference(job: Job, rows: &[f32], records: &mut [u8]) -> Vec<Result<Outcome, EncodeError>> {
-    let size = WorkspaceSize::of(job.layout);
-    let (mut metrics, mut decisions) = (vec![0; size.metrics], vec![0; size.decisions]);
-    let (mut targets, mut states) = (vec![0; size.targets], vec![0; size.states]);
-    let workspace =
-        Workspace { metrics: &mut metrics, decisions: &mut decisions, targets: &mut targets, states: &mut states };
-    let mut outcomes = vec![Ok(Outcome::Zero); rows.len() / job.layout.dim() as usize];
-    let encoder = ReferenceEncoder::new(job, workspace).expect("the workspace is as large as it says");
-    encoder.encode(rows, records, &mut outcomes).unwrap_or_else(|error| panic!("{error}"));
-    outcomes
-}
-
-/// An outcome as the vectors have it. Texts are compared because a NaN in an error does not equal itself.
-pub(crate) fn outcome_text(outcome: &Result<Outcome, EncodeError>) -> String {
-    match outcome {
-        Ok(Outcome::Coded) => "coded".into(),
-        Ok(Outcome::Zero) => "zero".into(),
-        Ok(Outcome::Underflow) => "underflow".into(),
-        Err(EncodeError::NonFinite { column, value }) => format!("{value} in column {column}"),
-        Err(EncodeError::ScaleAbove { column, .. }) => format!("scale above the largest, column {column}"),
-        Err(other) => other.to_string(),
-    }
-}
 
 /// Rows that are coded in one call, and what has to come out.
 struct Call {

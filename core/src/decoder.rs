@@ -15,7 +15,6 @@
 
 use core::fmt;
 
-use crate::error::BatchError;
 use crate::reference;
 use crate::table::{Table, TableShape};
 
@@ -155,6 +154,43 @@ impl<'a> Batch<'a> {
         (self.ids, self.output)
     }
 }
+
+/// A request that does not fit its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// An id names no row, and the caller asked for an error.
+    MissingRow {
+        /// Where in the request.
+        position: usize,
+        /// Got.
+        id: i64,
+        /// Rows of the table; ids are expected in `0..rows`.
+        rows: u64,
+    },
+    /// The output is not `ids * dim` values long.
+    OutputLength {
+        /// Got, in values.
+        got: usize,
+        /// Expected, in values.
+        expected: u128,
+    },
+}
+
+impl fmt::Display for BatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            BatchError::MissingRow { position, id, rows } => {
+                write!(f, "id {id} at position {position} names no row, expected 0 to {}", i128::from(rows) - 1)
+            }
+            BatchError::OutputLength { got, expected } => {
+                write!(f, "output holds {got} values, expected {expected} (ids times row width)")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BatchError {}
 
 /// Whether an id names one of `rows` rows.
 #[inline]

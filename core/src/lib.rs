@@ -90,8 +90,8 @@ extern crate std;
 
 pub mod decoder;
 pub mod encoder;
-pub mod error;
 pub mod hazmat;
+mod job;
 pub mod program;
 pub mod record;
 pub mod reference;
@@ -101,15 +101,15 @@ pub mod table;
 pub mod trellis;
 
 pub use decoder::{
-    BackendError, Batch, DecodeError, Decoder, Dtype, ErrorKind, Missing, Output, ReferenceDecoder, ShapeMismatch,
+    BackendError, Batch, BatchError, DecodeError, Decoder, Dtype, ErrorKind, Missing, Output, ReferenceDecoder,
+    ShapeMismatch,
 };
 pub use encoder::{Encoder, Job};
-pub use error::{BatchError, LayoutError, TableError};
 pub use program::Program;
 pub use record::Record;
 pub use scale::Scale;
-pub use table::{Segment, Segments, Table, TableShape};
-pub use trellis::{Layout, Rate};
+pub use table::{Segment, Segments, Table, TableError, TableShape};
+pub use trellis::{Layout, LayoutError, Rate};
 
 /// The format version that this crate reads and writes: it changes exactly when decoded bits change.
 pub const FORMAT_VERSION: u32 = 1;

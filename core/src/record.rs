@@ -1,10 +1,8 @@
 //! The record: code bytes, then the scale field (SPEC section 6).
 
+pub use crate::scale::SCALE_BYTES;
 use crate::scale::Scale;
 use crate::trellis::Layout;
-
-/// Bytes of the scale field.
-pub const SCALE_BYTES: usize = 2;
 
 /// One record, split into its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,9 @@
 /// Mantissa bits of a scale.
 pub const MANTISSA_BITS: u32 = 6;
 
+/// Bytes of the scale field.
+pub const SCALE_BYTES: usize = 2;
+
 /// The scale field of a record as it is stored: bits 15..12 the variant, bits 11..6 the exponent `x`, bits 5..0 the
 /// mantissa `m`. Bits 11..0 all zero mean a zero row, else `alpha = (1 + m / 64) * 2^(x - 48)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! A logical table in memory: segments of records, borrowed (SPEC sections 6 and 8).
 
-use crate::error::TableError;
+use core::fmt;
+
 use crate::trellis::Layout;
 
 /// A run of consecutive rows that share one layout, and their records back to back.
@@ -161,3 +162,53 @@ impl<'a> Table<'a> {
         None
     }
 }
+
+/// Segments that do not make a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TableError {
+    /// There is no segment; the width of such a table would be unknown.
+    NoSegments,
+    /// The records of a segment are not `rows * record_bytes` long.
+    RecordBytes {
+        /// Index of the segment.
+        segment: usize,
+        /// Got, in bytes.
+        got: usize,
+        /// Expected, in bytes.
+        expected: u128,
+    },
+    /// A segment has another width than the first one.
+    Dim {
+        /// Index of the segment.
+        segment: usize,
+        /// Got.
+        got: u32,
+        /// Expected.
+        expected: u32,
+    },
+    /// The rows of all segments are more than an id can name (`i64::MAX`).
+    Rows {
+        /// Index of the segment at which the count passes the limit.
+        segment: usize,
+    },
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            TableError::NoSegments => f.write_str("table has 0 segments, expected at least 1"),
+            TableError::RecordBytes { segment, got, expected } => {
+                write!(f, "records of segment {segment} are {got} bytes, expected {expected}")
+            }
+            TableError::Dim { segment, got, expected } => {
+                write!(f, "row width of segment {segment} is {got}, expected {expected} as in segment 0")
+            }
+            TableError::Rows { segment } => {
+                write!(f, "row count up to segment {segment} is above 2^63 - 1, the largest id")
+            }
+        }
+    }
+}
+
+impl core::error::Error for TableError {}

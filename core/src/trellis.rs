@@ -3,9 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::error::LayoutError;
 use crate::program::Program;
-use crate::record;
+use crate::scale::SCALE_BYTES;
 
 /// Bits of a trellis state.
 pub const STATE_BITS: u32 = 16;
@@ -161,7 +160,7 @@ impl Layout {
     /// Bytes of a record, and the stride between records: the code and two scale bytes.
     #[inline]
     pub const fn record_bytes(self) -> usize {
-        self.code_bytes() + record::SCALE_BYTES
+        self.code_bytes() + SCALE_BYTES
     }
 
     /// Bits by which the code advances from state `t - 1` to state `t`, cyclically: `shift(0)` is the step over the
@@ -172,6 +171,59 @@ impl Layout {
         self.rate.bit_offset(t) - self.rate.bit_offset(t - 1)
     }
 }
+
+/// A width or rate that format version 1 does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// The rate is outside 4..=16 quarter bits.
+    Rate {
+        /// Got, in quarter bits per value.
+        quarters: u32,
+    },
+    /// The width is 0 or above [`MAX_DIM`].
+    Dim {
+        /// Got.
+        dim: u32,
+    },
+    /// `dim * rate` is not a whole number of bits.
+    FractionalCode {
+        /// Got.
+        dim: u32,
+        /// Got.
+        rate: Rate,
+    },
+    /// The code would be shorter than one state.
+    ShortCode {
+        /// Got.
+        dim: u32,
+        /// Got.
+        rate: Rate,
+    },
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            LayoutError::Rate { quarters } => {
+                write!(f, "rate is {quarters} quarter bits per value, expected 4 to 16")
+            }
+            LayoutError::Dim { dim } => write!(f, "row width is {dim}, expected 1 to {MAX_DIM}"),
+            LayoutError::FractionalCode { dim, rate } => write!(
+                f,
+                "row width {dim} at {rate} bits per value makes {}/4 bits, expected a whole number of bits",
+                dim * rate.quarters()
+            ),
+            LayoutError::ShortCode { dim, rate } => write!(
+                f,
+                "row width {dim} at {rate} bits per value makes a code of {} bits, expected at least {STATE_BITS}",
+                dim * rate.quarters() / 4
+            ),
+        }
+    }
+}
+
+impl core::error::Error for LayoutError {}
 
 /// State `t` of a code: the 16 bits from bit `floor(t * r / 4)` on, wrapping at `N` (SPEC section 4.2).
 ///

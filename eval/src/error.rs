@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use condprog_core::LayoutError;
 use condprog_core::encoder::EncodeError;
-use condprog_core::error::LayoutError;
 
 /// An error of an evaluation.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,7 @@ use condprog_core::encoder::ScaleRule;
 use condprog_cpu::{ISA_VARIABLE, Isa};
 
 pub(crate) use choices::{Backend, Backends, OnMissing, OnNonFinite, RestoredAs, RowsAs};
-pub(crate) use values::{IdList, RateRows, refuse_folder, whole};
+pub(crate) use values::{IdList, RateRows, refuse_folder};
 
 use crate::error::Error;
 use values::{

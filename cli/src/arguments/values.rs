@@ -11,6 +11,7 @@ use condprog_cpu::Isa;
 
 use crate::error::Error;
 use crate::ids;
+use crate::number::whole;
 
 /// A range of rows with a rate of its own.
 #[derive(Clone, Debug)]
@@ -48,24 +49,6 @@ pub(super) fn number(text: &str) -> Result<NonZeroU64, String> {
 /// A number of rows or the like, at least 1 and below 2^32.
 pub(super) fn number_u32(text: &str) -> Result<u32, String> {
     u32::try_from(number(text)?.get()).map_err(|_| format!("expected at most {}", u32::MAX))
-}
-
-/// A whole number as people write large ones: with underscores, or with a power of ten such as 1e9 or 2.5e6.
-pub(crate) fn whole(text: &str) -> Option<u64> {
-    let text = text.replace('_', "");
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some((number, power)) = text.split_once(['e', 'E']) else {
-        return if digits(&text) { text.parse().ok() } else { None };
-    };
-    let (front, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let power = power.strip_prefix('+').unwrap_or(power);
-    if front.is_empty() || ![front, fraction, power].into_iter().all(digits) {
-        return None;
-    }
-    let fraction = fraction.trim_end_matches('0');
-    let zeros = power.parse::<usize>().ok()?.checked_sub(fraction.len())?;
-    // No number below 2^64 has more than 20 digits.
-    if zeros > 19 { None } else { format!("{front}{fraction}{}", "0".repeat(zeros)).parse().ok() }
 }
 
 /// The file or folder that a command writes. It gets its name when it is whole, which a pipe cannot.

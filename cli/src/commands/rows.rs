@@ -17,9 +17,10 @@ use crate::Outcome;
 use crate::arguments::{Backend, Rows};
 use crate::backend::{self, AnyDecoder, Cpu, Place};
 use crate::error::Error;
-use crate::ids::{self, Ids};
+use crate::ids;
 use crate::measure::Stages;
 use crate::npy;
+use crate::npy::Ids;
 use crate::text::{count, path_text, plural};
 use crate::ui::Ui;
 

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::layout;
 use crate::bits::{from_hex, to_hex};
-use crate::encode::{outcome_text, reference};
 use crate::input::{Kind, Row};
 use crate::json;
+use crate::oracle::{outcome_text, reference};
 
 /// The file as it was when this crate was built.
 pub const JSON: &str = include_str!("../../vectors/v1/encode.json");

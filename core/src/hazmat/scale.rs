@@ -1,7 +1,7 @@
 //! From a found code to the scale field.
 
 use super::Target;
-use crate::encoder::{EncodeError, Outcome, ScaleRule};
+use crate::job::{EncodeError, Outcome, ScaleRule};
 use crate::scale::{Nearest, Scale, power_of_two};
 use crate::trellis::Layout;
 

@@ -1,7 +1,7 @@
 //! From a row to the fixed-point target of the search.
 
 use super::Metric;
-use crate::encoder::{EncodeError, ScaleRule};
+use crate::job::{EncodeError, ScaleRule};
 use crate::trellis::Layout;
 
 /// Fixed-point values are kept within this magnitude: 5,900 standard deviations, more than any row has.
