@@ -7,7 +7,7 @@ Checkpoint and output lie where all machines see them under the same path, and s
 which cluster; without it Ray starts one on this machine.
 
 The rows are cut into shares, by default four per machine, and a share is one task. Its part lies beside the output, in
-OUT.safetensors.parts, and whoever gets the task next after a machine was lost goes on with it, wherever that is. The
+OUT.safetensors.parts, and the task that replaces one on a lost machine resumes it, wherever it runs. The
 parts are joined in the end, into the very bytes that one machine would have written, and removed.
 """
 

@@ -8,7 +8,7 @@
 # SBATCH_* variables of the environment. CONDPROG is the program where it is not on the path.
 #
 # Submits itself twice. First as an array with a task for every share of the rows, each for a machine of its own: its
-# part lies in OUT.safetensors.parts, and a task that Slurm starts again, on whatever machine, goes on where it was.
+# part lies in OUT.safetensors.parts, and a task that Slurm starts again, on any machine, resumes where it was.
 # Then as a job that waits until all tasks have succeeded, and joins the parts into the very bytes that one machine
 # would have written. When a share has failed for good, the same command again does what is left.
 set -euo pipefail

@@ -15,8 +15,8 @@ use crate::near::near;
 
 /// A checkpoint to read tables from: a safetensors file, or a folder of them with an index.
 ///
-/// Opening reads headers, no data. What an index lists in a file that is not there is missed when it is needed: of a
-/// checkpoint of hundreds of gigabytes, the files with the tables are enough to compress them.
+/// Opening reads headers, no data. A file that the index lists may be missing until it is needed: to compress the
+/// tables of a checkpoint of hundreds of gigabytes, the files with the tables are enough.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -53,7 +53,7 @@ impl CheckpointFile {
         Ok(CheckpointFile { path, header })
     }
 
-    /// Whether it is a table file, and no checkpoint's.
+    /// Whether it is a table file rather than a checkpoint's.
     fn is_table_file(&self) -> bool {
         self.header.metadata(format::KEY_FORMAT) == Some(format::FORMAT)
     }
@@ -64,8 +64,8 @@ impl Checkpoint {
     /// headers of all files that are there.
     ///
     /// # Errors
-    /// [`Error::File`] when a file cannot be read, is no safetensors file or not whole, or an index is malformed or lists
-    /// tensors that its files do not have; [`Error::Source`] when it is a table file.
+    /// [`Error::File`] when a file cannot be read, is not a complete safetensors file, or an index is malformed or
+    /// lists tensors that its files do not have; [`Error::Source`] when it is a table file.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let path = path.as_ref();
         let mut checkpoint = Checkpoint::empty(path.into());
@@ -81,7 +81,8 @@ impl Checkpoint {
     /// [`Checkpoint::open`].
     ///
     /// # Errors
-    /// As [`Checkpoint::open`], and [`Error::Source`] when one of several paths is no safetensors file, or there twice.
+    /// As [`Checkpoint::open`], and [`Error::Source`] when one of several paths is not a safetensors file, or is given
+    /// twice.
     pub fn open_all<P: AsRef<Path>>(paths: &[P]) -> Result<Checkpoint, Error> {
         if let [path] = paths {
             return Checkpoint::open(path);
@@ -110,8 +111,7 @@ impl Checkpoint {
         Checkpoint { path, files: Vec::new(), tensors: HashMap::new(), names: Vec::new(), index: None }
     }
 
-    /// What was compressed already is no checkpoint. One that was made anew around its tables has other files beside
-    /// them.
+    /// Refuses what is compressed already. A checkpoint that was rebuilt around its tables has other files beside them.
     fn refuse_table_files(&self) -> Result<(), Error> {
         let is_indexed = self.is_indexed();
         let mut files = self.files.iter();

@@ -1,5 +1,5 @@
-//! What quantised tensors have beside them, by name: scales, zero points, shapes, orders of columns. None of it is a
-//! table, and some of it changes what the values of a table are.
+//! Companions of quantised tensors, by name: scales, zero points, shapes, orders of columns. None of them is a table,
+//! and some change what the values of a table are.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -76,7 +76,7 @@ const PACKED: [&str; 4] = ["qweight", "weight_packed", "packed", "blocks"];
 /// Bytes of zero points that are read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// A name without its last word, which stands behind a `.` or a `_`.
+/// A name without its last word, which follows a `.` or a `_`.
 fn without<'a>(name: &'a str, word: &str) -> Option<&'a str> {
     name.strip_suffix(word)?.strip_suffix(['.', '_']).filter(|base| !base.is_empty())
 }
@@ -108,7 +108,7 @@ impl Checkpoint {
             let Some(base) = without(name, word) else { continue };
             match owner(base) {
                 Some(owner) => return Some((what, Some(owner))),
-                // A word behind a `_` may be part of any name.
+                // A word after a `_` may be part of any name.
                 None if is_enough && name.as_bytes()[base.len()] == b'.' => found = Some((what, None)),
                 None => {}
             }

@@ -29,7 +29,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    /// A short, stable name: reject files are tied to it, and programs may compare it.
     pub fn code(&self) -> &'static str {
         match self {
             Error::File(source) => source.code(),
@@ -469,7 +469,7 @@ fn or(names: &[String]) -> String {
 }
 
 impl SourceError {
-    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    /// A short, stable name: reject files are tied to it, and programs may compare it.
     pub fn code(&self) -> &'static str {
         match self {
             SourceError::Missing { .. } => "source-missing",

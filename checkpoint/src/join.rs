@@ -18,8 +18,8 @@ impl Checkpoint {
     /// table, or by a pattern those of each tensor.
     ///
     /// # Errors
-    /// As [`Checkpoint::info`], and [`Error::Source`] when the tensors do not agree in width, type or kind of scales, or
-    /// the scales that are named are none for them.
+    /// As [`Checkpoint::info`], and [`Error::Source`] when the tensors do not agree in width, type or kind of scales,
+    /// or the named scales do not fit them.
     pub fn join(&self, table: &str, tensors: &[String], scale: Option<&str>) -> Result<SourceInfo, Error> {
         let places = match scale {
             Some(scale) => self.places(table, tensors, scale)?,

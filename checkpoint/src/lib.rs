@@ -19,11 +19,12 @@
 //! # Ok::<(), condprog_checkpoint::Error>(())
 //! ```
 //!
-//! Opening reads headers only. [`Checkpoint::select`] finds tables by name or pattern, and the [`family`] module those of
-//! the model families that are known; either way each table comes with the scales that belong to it, in whatever file
-//! they are. [`Checkpoint::list`] says for every tensor what it would be taken for, and if for nothing, why.
+//! Opening reads headers only. [`Checkpoint::select`] finds tables by name or pattern, and the [`family`] module those
+//! of the model families that are known; either way each table comes with the scales that belong to it, in whatever
+//! file they are. [`Checkpoint::list`] says for every tensor what it would be taken for, and if for nothing, why.
 //!
-//! [`Checkpoint::rows`] makes a [`RowSource`] of a table. Implement that trait to compress rows that come from elsewhere.
+//! [`Checkpoint::rows`] makes a [`RowSource`] of a table. Implement that trait to compress rows that come from
+//! elsewhere.
 //!
 //! # Where to look
 //!

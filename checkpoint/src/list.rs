@@ -62,7 +62,7 @@ pub enum Role {
     },
     /// Nothing: it is no table that can be compressed.
     None {
-        /// A short name that stays, as of [`Error::code`].
+        /// A short, stable name, as of [`Error::code`].
         code: &'static str,
         /// Why.
         why: String,

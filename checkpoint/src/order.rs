@@ -1,4 +1,4 @@
-//! Names with numbers in them, in the order that people expect, and whether they are one run.
+//! Names with numbers in them, in the order that people expect, and whether they form one run.
 
 use std::collections::BTreeMap;
 

@@ -44,7 +44,7 @@ struct At(usize, u64);
 enum Scales {
     None,
     Groups(At),
-    /// Of a type with so many bytes.
+    /// Of a type with this many bytes.
     Rows(At, String, usize),
     Global(f32),
 }
@@ -182,13 +182,13 @@ impl RowSource for TableRows {
     }
 }
 
-/// A digest of bytes that are too many to be read.
+/// A digest of more bytes than can be read.
 struct Sample(u64);
 
 impl Sample {
     /// What is read whole.
     const WHOLE: u64 = 4 << 20;
-    /// Of more, so many windows of so many bytes, evenly spread from the first byte to the last.
+    /// Of more: how many windows of how many bytes, evenly spread from the first byte to the last.
     const WINDOWS: u64 = 256;
     const WINDOW: u64 = Sample::WHOLE / Sample::WINDOWS;
 
@@ -196,7 +196,7 @@ impl Sample {
         self.0 = XxHash3_64::oneshot_with_seed(self.0, bytes);
     }
 
-    /// Adds `bytes` bytes of a file from `start` on, or windows of them.
+    /// Adds `bytes` bytes of a file, starting at `start`, or windows of them.
     fn add_some_of(&mut self, file: &ReadFile, start: u64, bytes: u64) -> Result<(), Error> {
         let (windows, size) = if bytes <= Sample::WHOLE { (1, bytes) } else { (Sample::WINDOWS, Sample::WINDOW) };
         let mut window = vec![0; size as usize];

@@ -22,7 +22,7 @@ pub(crate) fn number(dtype: &str, bytes: &[u8]) -> f32 {
     }
 }
 
-/// The bytes of a number of such a type: of those that it has, the nearest.
+/// The bytes of the number of such a type that is nearest.
 pub fn number_bytes(dtype: &str, value: f64) -> Vec<u8> {
     match dtype {
         "F32" => (value as f32).to_le_bytes().into(),
@@ -71,9 +71,9 @@ const NAMES: [&str; 3] = ["scale", "weight_scale", "weight_scale_inv"];
 pub(crate) enum ScalePlace {
     /// Under a name that tells, or beside the tensor.
     ByName,
-    /// In this tensor, which has nothing else.
+    /// In this tensor, which holds nothing else.
     In(String),
-    /// In this tensor, which has those of all rows of a table: from a row on.
+    /// In this tensor, which has those of all rows of a table, starting at this row.
     From { name: String, first_row: u64, table_rows: u64 },
 }
 
@@ -82,7 +82,7 @@ impl Checkpoint {
     /// float type was left over by other tools, and is not looked at.
     ///
     /// # Errors
-    /// [`Error::Source`] when it is none, [`Error::File`] when its scale cannot be read.
+    /// [`Error::Source`] when it is not a table, [`Error::File`] when its scale cannot be read.
     pub fn info(&self, name: &str) -> Result<SourceInfo, Error> {
         self.info_with(name, &ScalePlace::ByName)
     }
@@ -97,7 +97,7 @@ impl Checkpoint {
         Ok(SourceInfo { name: name.into(), dtype, rows, dim, parts })
     }
 
-    /// The scales of a tensor, in whatever file.
+    /// The scales of a tensor, whichever file they are in.
     pub(crate) fn scales(
         &self,
         tensor: &str,

@@ -17,7 +17,7 @@ pub trait RowSource: Send {
     fn info(&self) -> &SourceInfo;
 
     /// What the rows are, 16 lower-case hexadecimal digits: the same for a copy of the source on another machine,
-    /// another one for another source. It is in every file that is made from the source.
+    /// different for a different source. Every file that is made from the source carries it.
     ///
     /// It is a digest of names, types, shapes and of samples: of a table of a hundred gigabytes not every byte can be
     /// read on each of the machines that share the work. What was read is told exactly by [`RawRows::digest`].
@@ -37,7 +37,7 @@ pub trait RowSource: Send {
         &[]
     }
 
-    /// Reads `rows` rows from `first` on.
+    /// Reads `rows` rows, starting at `first`.
     ///
     /// # Errors
     /// [`Error::File`] when they cannot be read.
@@ -47,7 +47,7 @@ pub trait RowSource: Send {
     fn read(&mut self, first: u64, rows: usize) -> Result<RawRows, Error>;
 }
 
-/// What tells apart one state of a file from another.
+/// What tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
     /// Its length.

@@ -16,7 +16,7 @@ pub(crate) enum Error {
     /// Of a table file or its source.
     #[error(transparent)]
     Table(#[from] condprog_convert::Error),
-    /// The command line asks for what cannot be.
+    /// The command line asks for something impossible.
     #[error("{0}")]
     Usage(String),
     /// The system refused.
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     /// A backend that must be exact here is not, or is not of this build.
     #[error("{0}")]
     Required(String),
-    /// Nothing can be printed.
+    /// Printing failed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[source] io::Error),
     /// A file of ids is malformed.
@@ -37,22 +37,22 @@ pub(crate) enum Error {
     /// A width that the rate does not allow.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// There is no such instruction set here.
+    /// This processor does not have the instruction set.
     #[error(transparent)]
     Isa(#[from] UnsupportedIsa),
-    /// A backend cannot be had here.
+    /// A backend is not available here.
     #[error("backend {backend}: {message}")]
     Unavailable { backend: String, message: String },
     /// A backend failed.
     #[error("backend {backend}: {message}")]
     Backend { backend: String, message: String },
-    /// The user wanted it so.
+    /// The user stopped the job.
     #[error("stopped before the end")]
     Stopped(Again),
     /// Nothing of what was asked for could be compressed; what and why has been said.
     #[error("none of {0} tensors can be compressed")]
     NothingLeft(usize),
-    /// What methods lose could not be told.
+    /// The evaluation failed.
     #[cfg(feature = "eval")]
     #[error(transparent)]
     Eval(condprog_eval::Error),
@@ -61,17 +61,17 @@ pub(crate) enum Error {
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
-/// What the same command does after a stop.
+/// What the same command does when it is run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// It goes on where the stopped one was.
+    /// It resumes where the stopped one was.
     Resumes,
     /// It starts over.
     Restarts,
 }
 
 impl Error {
-    /// A short name that stays, for machines to compare.
+    /// A short, stable name for programs to compare.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Error::Table(error) => error.code(),
@@ -94,25 +94,25 @@ impl Error {
         }
     }
 
-    /// What helps, in terms of the command line, where the message does not say so itself.
+    /// What helps, in terms of the command line, where the message itself does not say so.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         use condprog_checkpoint::Error as Checkpoint;
         use condprog_convert::Error as Table;
         match self {
             Error::Table(Table::OutputExists { .. } | Table::OtherRun { .. } | Table::JournalLost { .. }) => {
-                Some("the option is --force")
+                Some("pass --force")
             }
             Error::Table(Table::Row { .. }) => {
                 Some("--non-finite zero makes such rows zero rows and counts them; what is done is kept")
             }
             Error::Table(Table::DiskFull { resumes: true, .. }) => {
-                Some("make room, then give the same command again: it goes on")
+                Some("make room, then run the same command again: it resumes")
             }
             Error::Table(Table::DiskFull { resumes: false, .. }) => {
-                Some("make room, then give the same command again: it starts over")
+                Some("make room, then run the same command again: it starts over")
             }
             Error::Table(Table::SourceChanged { .. }) => {
-                Some("when the source is as it should be, the same command goes on if no row differs; else --force")
+                Some("once the source is restored, the same command resumes if no row differs; else pass --force")
             }
             Error::Table(Table::Width { .. }) | Error::Layout(_) => {
                 Some("width times --rate must be a whole number of bits, at least 16; rates go from 1 to 4 by 0.25")
@@ -131,7 +131,7 @@ impl Error {
         match self {
             Error::Usage(_) => ExitCode::from(2),
             Error::Stopped(_) => ExitCode::from(stop::STATUS),
-            // Who reads has seen enough.
+            // The reader closed the pipe.
             Error::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
         }

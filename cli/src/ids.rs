@@ -12,7 +12,7 @@ use crate::npy::{self, Ids, Integers};
 use crate::number::whole;
 use crate::text::count;
 
-/// Most ids that the ranges of one list may give. A request lies in memory; who wants more wants the whole table.
+/// Most ids that the ranges of one list may give. A request is held in memory; for more, decompress the whole table.
 const MOST_OF_RANGES: u64 = 100_000_000;
 /// Most dimensions of ids: with one more for the values of a row it is the most that every version of NumPy takes.
 const MOST_DIMENSIONS: usize = 31;

@@ -23,7 +23,7 @@ pub(crate) fn write_header(out: &mut impl Write, dtype: Dtype, shape: &[u64]) ->
     // A tuple of one has a comma, too.
     let comma = if shape.len() == 1 { "," } else { "" };
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sizes}{comma}), }}");
-    // Elements start at a multiple of 64 bytes, behind magic, version and the length of the header.
+    // Elements start at a multiple of 64 bytes, after magic, version, length and header.
     let unpadded = MAGIC.len() + 4 + text.len() + 1;
     text += &" ".repeat(unpadded.next_multiple_of(64) - unpadded);
     text.push('\n');

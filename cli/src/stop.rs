@@ -1,18 +1,18 @@
-//! Ctrl-C, and what asks a process to end: a job stops at its next step, and the second time at once.
+//! Ctrl-C and other requests to end: the first stops a job after its current step, the second at once.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use indicatif::ProgressBar;
 
-/// Exit status of what was stopped: 128 and the number of SIGINT, as shells have it.
+/// Exit status of a stopped job: 128 plus the number of SIGINT, as in shells.
 pub(crate) const STATUS: u8 = 130;
 
 /// No job is running: the process ends at once.
 const IDLE: u8 = 0;
 /// A job is running, which can be stopped between two steps.
 const RUNNING: u8 = 1;
-/// It has been asked to.
+/// The job has been asked to stop.
 const ASKED: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
@@ -22,7 +22,7 @@ pub(crate) fn is_asked() -> bool {
     STATE.load(Ordering::Relaxed) == ASKED
 }
 
-/// As long as this lives, the first Ctrl-C asks for a stop; other ones end the process.
+/// While this lives, the first Ctrl-C asks for a stop; further ones end the process.
 pub(crate) struct Watch(());
 
 impl Watch {
@@ -63,8 +63,8 @@ fn listen(bar: ProgressBar) {
                 if STATE.compare_exchange(RUNNING, ASKED, Ordering::Relaxed, Ordering::Relaxed).is_err() {
                     process::exit(STATUS.into());
                 }
-                // There may be nobody left to tell.
-                let message = "stopping; Ctrl-C once more does not wait for what is being done";
+                // Stderr may be closed.
+                let message = "stopping after this step; press Ctrl-C again to stop at once";
                 let _ = bar.suspend(|| writeln!(io::stderr(), "{message}"));
             }
         };

@@ -160,7 +160,7 @@ mod tests {
         };
         assert!(stdout.any(|line| line.unwrap() == "it runs"));
         signal();
-        let says = "stopping; Ctrl-C once more does not wait for what is being done";
+        let says = "stopping after this step; press Ctrl-C again to stop at once";
         assert!(stderr.any(|line| line.unwrap() == says));
         signal();
         assert_eq!(job.wait().unwrap().code(), Some(130));

@@ -251,7 +251,7 @@ fn outputs_that_exist_are_kept() {
     ];
     for arguments in cases {
         let (stderr, name) = (place.fails(arguments), arguments[arguments.len() - 1]);
-        assert_eq!(stderr, format!("error: {name} exists; force overwrites it\nhint: the option is --force\n"));
+        assert_eq!(stderr, format!("error: {name} already exists; use force to overwrite it\nhint: pass --force\n"));
         assert_eq!(place.read(name), b"years of work");
         place.ok(&[arguments, &["--force"]].concat());
         assert_ne!(place.read(name), b"years of work");

@@ -91,7 +91,7 @@ fn summary_names_the_page_and_a_report_is_not_overwritten() {
     assert!(said.contains("cp-2-e4-norm") && said.contains("wrote report/index.html and 11 more files"), "{said}");
     let before = place.read("report/index.html");
     let refused = place.fails(&ask(&["--sample", "20"]));
-    assert_eq!(refused, "error: report/index.html exists; force overwrites it\nhint: the option is --force\n");
+    assert_eq!(refused, "error: report/index.html already exists; use force to overwrite it\nhint: pass --force\n");
     assert!(place.read("report/index.html") == before);
     place.ok(&ask(&["--sample", "20", "--force", "--threads", "1"]));
     assert!(place.read("report/index.html") != before);
@@ -159,7 +159,10 @@ fn nothing_that_is_there_is_overwritten_before_or_after_the_work() {
         fs::create_dir(place.path("report")).unwrap();
         place.write(&format!("report/{name}"), "years of work");
         let refused = place.fails(&pass);
-        assert_eq!(refused, format!("error: report/{name} exists; force overwrites it\nhint: the option is --force\n"));
+        assert_eq!(
+            refused,
+            format!("error: report/{name} already exists; use force to overwrite it\nhint: pass --force\n")
+        );
         assert_eq!(names(&place.path("report")), [name]);
         assert!(place.read(&format!("report/{name}")) == b"years of work");
     }

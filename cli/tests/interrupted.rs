@@ -53,7 +53,7 @@ fn a_killed_run_leaves_nothing_that_looks_finished_and_resumes_to_the_same_bytes
     // Another command must not take the unfinished output over by mistake.
     let stderr = place.fails(&["compress", "in.safetensors", "-o", "out.safetensors", "--effort", "1"]);
     assert!(stderr.contains("is the unfinished output of another run"), "{stderr}");
-    assert!(stderr.contains("hint: the option is --force"), "{stderr}");
+    assert!(stderr.contains("hint: pass --force"), "{stderr}");
 
     let resumed = place.json(0, &COMPRESS);
     let rows = resumed["resumed_rows"].as_u64().unwrap();
@@ -123,7 +123,7 @@ fn ctrl_c_stops_between_blocks_and_the_same_command_resumes() {
         let stderr = String::from_utf8(place.read("stderr")).unwrap();
         assert_eq!(
             stderr,
-            "stopping; Ctrl-C once more does not wait for what is being done\n\
+            "stopping after this step; press Ctrl-C again to stop at once\n\
              error: stopped before the end\n\
              hint: the same command resumes: what is done is kept\n"
         );

@@ -333,7 +333,7 @@ fn files_of_other_programs_are_named() {
         ("pytorch_model.bin", pad(b"PK\x03\x04\0\0\x08\x08"), "safetensors.torch.save_file"),
         ("page.safetensors", pad(b"<!doctype html><html>"), "is a web page"),
         ("cut.safetensors", vec![0; 1 << 16], "its download was cut short"),
-        ("x.safetensors.condprog-partial", vec![0; 1 << 16], "goes on when it is given again"),
+        ("x.safetensors.condprog-partial", vec![0; 1 << 16], "resumes when it is run again"),
     ];
     for (name, bytes, says) in cases {
         place.write(name, bytes);

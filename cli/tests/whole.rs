@@ -89,7 +89,7 @@ fn a_whole_checkpoint_keeps_all_but_its_tables() {
     assert_eq!(tensors(&place, "in"), before);
 
     let again = place.fails(&run);
-    assert!(again.contains("exists; force overwrites it"), "{again}");
+    assert!(again.contains("already exists; use force to overwrite it"), "{again}");
     place.json(0, &[&run[..], &["--force"]].concat());
     assert_eq!(tensors(&place, "out"), after);
 }

@@ -7,19 +7,20 @@
 //! condprog_conformance::decoder_suite!(reference, |table| Ok::<_, ShapeMismatch>(ReferenceDecoder::new(table)));
 //! ```
 //!
-//! [`decoder_suite!`] and [`encoder_suite!`] make tests. Programs call [`check_decoder`] and [`check_encoder`] instead, and
-//! print the [`Report`]: `condprog conformance` does so for every backend of a machine.
+//! [`decoder_suite!`] and [`encoder_suite!`] make tests. Programs call [`check_decoder`] and [`check_encoder`] instead,
+//! and print the [`Report`]: `condprog conformance` does so for every backend of a machine.
 //!
-//! A suite compares a backend with core's reference, bit for bit: outputs are poisoned before, guarded on both sides and
-//! start at every alignment; ids are of every kind; tables have many segments or none; random cases follow from a seed that
-//! each failure prints (`CONDPROG_SEED`). The number of cases is part of the verdict, so that a suite that ends early has
-//! failed. A device that is not there is a [`Verdict`] of its own; the list in [`REQUIRE_VARIABLE`] turns it into a failure.
+//! A suite compares a backend with core's reference, bit for bit: outputs are poisoned before, guarded on both sides
+//! and start at every alignment; ids are of every kind; tables have many segments or none; random cases follow from a
+//! seed that each failure prints (`CONDPROG_SEED`). The number of cases is part of the verdict, so that a suite that
+//! ends early has failed. A device that is not there is a [`Verdict`] of its own; the list in [`REQUIRE_VARIABLE`]
+//! turns it into a failure.
 //!
 //! # Vectors
 //!
-//! The golden vectors lie in `vectors/v1/`, beside the table files that must be refused; [`vectors`] reads them. Only core's
-//! reference makes them:
-//! `cargo run --release -p condprog-conformance --example vectors -- decode` writes them again, and a test compares.
+//! The golden vectors lie in `vectors/v1/`, beside the table files that must be refused; [`vectors`] reads them. Only
+//! core's reference makes them: `cargo run --release -p condprog-conformance --example vectors -- decode` writes them
+//! again, and a test compares.
 #![forbid(unsafe_code)]
 
 mod bits;

@@ -1,4 +1,4 @@
-//! What codes and restores rows for the jobs of this crate: any backend, behind [`Codec`].
+//! What codes and restores rows for the jobs of this crate: any backend, through [`Codec`].
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use condprog_core::encoder::{EncodeBatch, EncodeFailure};
 use condprog_core::{BackendError, Batch, DecodeError, Decoder, Encoder, ErrorKind, Job, TableShape};
 use condprog_table::TableRecords;
 
-/// A backend, or one that codes and another that restores.
+/// A backend, or two: one that codes and one that restores.
 ///
 /// ```
 /// use condprog_convert::{BoxDecoder, BoxEncoder, Codec, CodecError, erase_decoder, erase_encoder};

@@ -1,4 +1,4 @@
-//! A table file to an ordinary safetensors file.
+//! From a table file to an ordinary safetensors file.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -51,8 +51,8 @@ pub struct DecompressOptions {
 
 /// Restores every table of a file under the names of its source tensors. Returns the bytes of the output.
 ///
-/// The output is written under a name of its own and gets its name when it is whole and on the disk; a run that fails
-/// leaves nothing, and what a killed one has left the next one removes.
+/// The output is written under a working name, and renamed when it is complete and on disk. A run that fails leaves
+/// nothing; the next run removes what a killed one has left.
 ///
 /// # Errors
 /// [`Error`], each naming what it is about.

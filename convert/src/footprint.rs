@@ -1,4 +1,4 @@
-//! What tables take before and after compression, and what a machine gets back.
+//! What tables take before and after compression, and what that frees on a machine.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -58,7 +58,7 @@ impl Footprint {
         Some(Footprint { before, after })
     }
 
-    /// Bytes that compression gives back; 0 where it takes more than it saves.
+    /// Bytes that compression frees; 0 where it takes more than it saves.
     pub fn freed(self) -> u64 {
         self.before.saturating_sub(self.after)
     }

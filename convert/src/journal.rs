@@ -2,8 +2,8 @@
 //!
 //! A text file beside the unfinished output, which the run keeps locked from its first step to its last. Its first line
 //! says what it is and has the [`Head`]; each line after it an [`Entry`], a block. Every line ends with a checksum: one
-//! that was cut short or damaged counts for nothing. Nor are entries trusted: a resumed run reads every block they name
-//! and does again what does not have its checksum.
+//! that was cut short or damaged is ignored. Nor are entries trusted: a resumed run reads every block they name, and
+//! codes again those whose checksum differs.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, IoContext};
 use crate::output::{create, is_at, lock, open_own, partial_path, with_suffix, write_error};
 
-/// What the name of a journal has at its end.
+/// Suffix of a journal's file name.
 pub(crate) const JOURNAL_SUFFIX: &str = ".condprog-journal";
-/// What a journal starts with: what does not is somebody else's file.
+/// What a journal starts with: a file that does not is somebody else's.
 const MARK: &[u8] = b"condprog-journal 1\t";
 
 /// What a run was asked for. Two runs with equal heads write equal files, but for their names.
@@ -63,7 +63,7 @@ pub(crate) struct Entry {
 pub(crate) enum Account {
     /// Nothing: there is no journal.
     None,
-    /// A run was there that had written nothing but the start of a journal, or keeps none.
+    /// A run that has written nothing but the start of a journal, or that keeps none.
     Empty,
     /// It is this program's, but damaged: what was asked for is not known.
     Damaged,
@@ -87,7 +87,7 @@ pub(crate) fn refuse(account: &Account, output: &Path, command: &str, force: boo
     }
 }
 
-/// What the journal of an output says, without taking hold of it.
+/// What the journal of an output says, without locking it.
 pub(crate) fn peek(output: &Path) -> Result<Account, Error> {
     let path = journal_path(output);
     match open_own(&path)? {
@@ -139,7 +139,7 @@ impl Journal {
         self.file.sync_all().context("write", &self.path)
     }
 
-    /// Goes on with the account that is there.
+    /// Continues the account that is there.
     pub(crate) fn go_on(&mut self) -> Result<(), Error> {
         // Ends a last line that was cut short.
         self.write(b"\n")
@@ -156,7 +156,7 @@ impl Journal {
         written.map_err(|error| write_error(error, &self.path, self.needed, true))
     }
 
-    /// Leaves a journal behind though nothing is in it: what it stands beside is not finished.
+    /// Keeps the journal though it is empty: it says that the output beside it is not finished.
     pub(crate) fn keep(mut self) {
         self.is_empty = false;
     }

@@ -15,21 +15,21 @@
 //! |---|---|
 //! | `codec.rs` | what codes and restores rows for these jobs: any backend |
 //! | `compress/` | source tables to table files: streamed, resumable, in parts that are joined later |
-//! | `rewrite/` | a whole checkpoint made anew around its table files |
+//! | `rewrite/` | a whole checkpoint rebuilt around its table files |
 //! | `decompress.rs` | a table file to an ordinary safetensors file |
 //! | `verify/` | whether a table file is sound, and its rows those of a source |
 //! | `footprint.rs` | bytes before and after, per GPU and in all |
-//! | `output/`, `journal.rs` | files that appear whole or not at all; what is done of an unfinished output |
+//! | `output/`, `journal.rs` | files that appear complete or not at all; how far an unfinished output is |
 //! | `stream.rs` | work in blocks of rows: reading ahead, progress, threads |
 //!
 //! # What a job promises
 //!
 //! * **Sources are only read.** An output is created under a working name, and renamed when it is complete and on disk.
-//! * **Interrupted work resumes.** The same call on the same output continues after the last complete block, and the
-//!   bytes are those of a run that nobody disturbed. [`is_begun`] and [`finished`] say how far an output is.
-//! * **Bytes depend on source and options alone**: not on threads, instruction set, machine, or how the rows were shared
-//!   out ([`PartOf`], [`join`]).
-//! * **What does not fit is refused first.** [`preview`] says what would be written, [`Error`] names what stands in the way.
+//! * **Interrupted work resumes.** The same call on the same output continues after the last complete block, and gives
+//!   the bytes of an undisturbed run. [`is_begun`] and [`finished`] say how far an output is.
+//! * **Bytes depend on source and options alone**: not on threads, instruction set or machine, nor on how the rows were
+//!   divided ([`PartOf`], [`join`]).
+//! * **What does not fit is refused first.** [`preview`] says what would be written, [`Error`] names what is in the way.
 //! * **Damage is a result.** [`verify`] reports it; only what keeps it from looking is an error.
 //!
 //! A [`Codec`] codes and restores the rows; [`Progress`] is told of each block, and can stop the job.

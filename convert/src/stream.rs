@@ -40,11 +40,11 @@ pub struct Update<'a> {
     pub rows_total: u64,
 }
 
-/// Called with every step, from the thread that called. [`ControlFlow::Break`] stops the job with
+/// Called with every step, on the calling thread. [`ControlFlow::Break`] stops the job with
 /// [`Error::Cancelled`].
 pub type Progress<'a> = dyn Fn(&Update<'_>) -> ControlFlow<()> + Sync + 'a;
 
-/// Progress for nobody.
+/// A [`Progress`] that ignores every step.
 pub fn quiet(_: &Update<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
@@ -104,7 +104,8 @@ pub(crate) fn read_ahead_with<T: Send, F: Send>(
                     let rows = sources[block.source].read(block.first, block.rows);
                     let rows = rows.map(|rows| (find(&block, &rows), rows));
                     let failed = rows.is_err();
-                    // Nobody listens any more when the work has failed; nothing is left to do then, nor after an error.
+                    // When the work has failed nothing receives any more: there is nothing left to do then, nor after
+                    // an error.
                     if send.send((block, rows)).is_err() || failed {
                         return;
                     }
@@ -119,10 +120,10 @@ pub(crate) fn read_ahead_with<T: Send, F: Send>(
     })
 }
 
-/// Most threads that a job may be given: more are a mistake, and take for ever to start.
+/// Most threads that a job may be given: more are a mistake, and take forever to start.
 pub const MAX_THREADS: usize = 1024;
 
-/// Runs a job on a pool of so many threads, or on the current one.
+/// Runs a job on a pool of this many threads, or on the current pool.
 pub(crate) fn on_threads<R: Send>(
     threads: Option<NonZeroUsize>,
     job: impl FnOnce() -> Result<R, Error> + Send,

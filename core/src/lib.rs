@@ -6,9 +6,9 @@
 //!
 //! # Reading a table
 //!
-//! A [`Layout`] says what a record is: how many values a row has, at how many bits per value. A [`Segment`] is records of
-//! one layout back to back, a [`Table`] is segments whose rows are numbered through. A backend makes a [`Decoder`] of a
-//! table; [`ReferenceDecoder`] is the one that is always there, slow and literal.
+//! A [`Layout`] says what a record is: how many values a row has, at how many bits per value. A [`Segment`] is a run of
+//! records of one layout, a [`Table`] is segments whose rows are numbered consecutively. A backend makes a [`Decoder`]
+//! of a table; [`ReferenceDecoder`] is the one that is always there, slow and literal.
 //!
 //! ```
 //! use condprog_core::{Decoder, Layout, Missing, Output, Rate, ReferenceDecoder, Segment, Table};
@@ -28,9 +28,9 @@
 //!
 //! # Writing a table
 //!
-//! A [`Job`] is everything that a record depends on beside its row: the layout, how the scale follows, how
-//! much to search. A backend makes an [`Encoder`] of a job. [`ReferenceEncoder`](encoder::ReferenceEncoder) works in
-//! memory that is lent to it; `condprog-cpu` is what codes whole tables.
+//! A [`Job`] is everything that a record depends on besides its row: the layout, the scale rule, how much to search. A
+//! backend makes an [`Encoder`] of a job. [`ReferenceEncoder`](encoder::ReferenceEncoder) works in memory that the
+//! caller lends it; to code whole tables, use `condprog-cpu`.
 //!
 //! ```
 //! use condprog_core::encoder::{Job, Outcome, ReferenceEncoder, ScaleRule, Search, Workspace, WorkspaceSize};
@@ -49,7 +49,7 @@
 //! let job = Job::new(layout, ScaleRule::Projection, Search::effort(0));
 //! let encoder = ReferenceEncoder::new(job, workspace)?;
 //!
-//! // Two rows; the second one cannot be coded, which the first one does not feel.
+//! // Two rows; the second one cannot be coded, which does not affect the first.
 //! let mut rows = [0.5, -1.0, 0.25, 2.0, -0.5, 1.5, -1.75, 0.75].repeat(8);
 //! rows[32 + 3] = f32::NAN;
 //! let mut records = vec![0; 2 * layout.record_bytes()];

@@ -72,9 +72,8 @@ impl TableShape {
 /// What holds the segments of a table, in row order: borrowed, as [`Table`] has them, or owned, so that a decoder can keep
 /// alive what it reads.
 ///
-/// Nobody takes an implementation's word for what it gives: who needs segments to make a table checks them with
-/// [`TableShape::of`]. An implementation gives the same segments each time; where it does not, a decoder may give wrong
-/// rows or panic.
+/// An implementation is not trusted: code that makes a table of segments checks them with [`TableShape::of`]. An
+/// implementation gives the same segments each time; where it does not, a decoder may give wrong rows or panic.
 pub trait Segments {
     /// Number of segments.
     fn count(&self) -> usize;

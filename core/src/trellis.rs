@@ -225,7 +225,7 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// State `t` of a code: the 16 bits from bit `floor(t * r / 4)` on, wrapping at `N` (SPEC section 4.2).
+/// State `t` of a code: the 16 bits that start at bit `floor(t * r / 4)`, wrapping at `N` (SPEC section 4.2).
 ///
 /// Literal, a bit at a time; backends have faster ways to the same number.
 ///

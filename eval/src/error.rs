@@ -22,7 +22,7 @@ pub enum Error {
     #[error(transparent)]
     Table(#[from] condprog_checkpoint::Error),
     /// The output is there already.
-    #[error("{} exists; force overwrites it", .path.display())]
+    #[error("{} already exists; use force to overwrite it", .path.display())]
     OutputExists {
         /// The output.
         path: PathBuf,

@@ -13,9 +13,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! [`MappedFile`] copies nothing: the system keeps in memory the pages that are used, and shares them between processes.
-//! In return, nobody may write to the file or cut it short while it is mapped. No check can promise that, so to make one is
-//! unsafe:
+//! [`MappedFile`] copies nothing: the system keeps in memory the pages that are used, and shares them between
+//! processes. In return, nobody may write to the file or cut it short while it is mapped. No check can promise that, so
+//! to make one is unsafe:
 //!
 //! ```no_run
 //! use condprog_memory::{Access, MappedFile};

@@ -1,4 +1,4 @@
-//! In what two things differ that should be equal, for messages that name it.
+//! How two things differ that should be equal, for messages that say so.
 
 /// What something is in one respect: the name of the respect, and how to say it.
 pub type Aspect<'a, T> = (&'static str, &'a dyn Fn(&T) -> String);

@@ -1,7 +1,7 @@
 //! Checksums of blocks of records: XXH3-64, seed 0.
 //!
-//! XXH3 is as fast as memory, has a written specification and libraries in every language, and 64 bits leave no
-//! chance to damage by accident. It does not protect against someone who means to deceive.
+//! XXH3 is as fast as memory, has a written specification and libraries in every language, and 64 bits leave
+//! accidental damage no chance. It does not protect against deliberate forgery.
 
 use std::hash::Hasher as _;
 

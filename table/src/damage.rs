@@ -93,7 +93,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// A short name that stays, as of [`Error::code`](crate::Error::code).
+    /// A short, stable name, as of [`Error::code`](crate::Error::code).
     pub fn code(&self) -> &'static str {
         match self {
             Fault::Checksum { .. } => "damage-checksum",

@@ -31,7 +31,7 @@ pub enum Error {
         /// What it is.
         got: &'static str,
     },
-    /// There is nothing of this name, which is one as repositories on the Hugging Face hub have.
+    /// Nothing has this name, which looks like that of a repository on the Hugging Face hub.
     #[error(
         "{id} is no file or folder here; a repository of that name on the Hugging Face hub is downloaded with \
          `hf download {id} --local-dir {}`, whose folder can be given then",
@@ -41,7 +41,7 @@ pub enum Error {
         /// The name.
         id: String,
     },
-    /// Not a safetensors file, or not a whole one.
+    /// Not a safetensors file, or an incomplete one.
     #[error("{}: {source}", .path.display())]
     Header {
         /// The file.
@@ -65,7 +65,7 @@ pub enum Error {
         /// What is wrong.
         source: Box<FormatError>,
     },
-    /// A block of records does not have the checksum it should.
+    /// A block of records has the wrong checksum.
     #[error("{}: {damage}", .path.display())]
     Damaged {
         /// The file.
@@ -73,7 +73,7 @@ pub enum Error {
         /// Which block.
         damage: Box<Damage>,
     },
-    /// There is no memory for the records of a table, or the process may not have so much.
+    /// There is not enough memory for the records of a table, or the process may not use it.
     #[error("no memory for the {bytes} bytes of records of table {table:?}: {source}")]
     NoMemory {
         /// The table.
@@ -83,7 +83,7 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Bytes that a caller gave for those of a file have another length.
+    /// The bytes that a caller gave for those of a file have the wrong length.
     #[error("{}: got {got} bytes for those of the file, expected {expected}: all files, whole and in their order", .path.display())]
     FileBytes {
         /// The file.
@@ -106,7 +106,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    /// A short, stable name: reject files are tied to it, and programs may compare it.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Io { .. } => "io",

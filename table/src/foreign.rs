@@ -5,7 +5,7 @@ use std::fmt;
 /// Bytes of a file's start that are enough to recognise it.
 pub(crate) const FIRST_BYTES: usize = 64;
 
-/// What a file is that is no safetensors file.
+/// What a file is that is not a safetensors file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForeignFile {
@@ -15,7 +15,7 @@ pub enum ForeignFile {
     Gguf,
     /// PyTorch's own format, a zip archive.
     Zip,
-    /// PyTorch's own format of old, or any other pickle.
+    /// PyTorch's old format, or any other pickle.
     Pickle,
     /// A web page, as servers send in place of a file.
     Html,
@@ -27,7 +27,7 @@ pub enum ForeignFile {
     Compressed,
     /// Zeros: a download that was cut short in a file that had its full length from the start.
     Zeros,
-    /// An output of this program that is not finished.
+    /// An unfinished output of this program.
     Partial,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for ForeignFile {
             ForeignFile::Compressed => "is a compressed file, expected safetensors: unpack it first",
             ForeignFile::Zeros => "starts with zeros, expected a header: its download was cut short, so download it again",
             ForeignFile::Partial => {
-                "is an output of condprog that is not finished: the command that made it goes on when it is given again"
+                "is an unfinished output of condprog: the command that made it resumes when it is run again"
             }
         })
     }

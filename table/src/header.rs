@@ -19,7 +19,7 @@ use crate::names::{KEY_CHECKSUM, LENGTH_BYTES, METADATA_KEY, PARTIAL_SUFFIX};
 use crate::quote::{cut, quoted, sizes, word};
 use crate::seal::Seal;
 
-/// Largest header, as other readers of safetensors have it.
+/// Largest header: the limit that other readers of safetensors have.
 pub const MAX_HEADER_BYTES: u64 = 100_000_000;
 /// Most dimensions of a tensor: as many as PyTorch and NumPy have.
 pub const MAX_DIMENSIONS: u64 = 64;
@@ -154,7 +154,7 @@ pub enum HeaderError {
         /// Expected.
         expected: u64,
     },
-    /// Bytes between two tensors belong to none.
+    /// Bytes between two tensors belong to neither.
     #[error(
         "tensor {} starts at data byte {got}, expected {expected}: bytes before it belong to no tensor",
         quoted(.tensor)
@@ -175,7 +175,7 @@ pub enum HeaderError {
         /// Length the header asks for.
         expected: u128,
     },
-    /// The file goes on after its data.
+    /// The file continues after its data.
     #[error("file is {got} bytes, expected {expected}: bytes at its end belong to no tensor")]
     Trailing {
         /// File length.
@@ -192,7 +192,7 @@ pub enum HeaderError {
 }
 
 impl HeaderError {
-    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    /// A short, stable name: reject files are tied to it, and programs may compare it.
     pub fn code(&self) -> &'static str {
         match self {
             HeaderError::Short { .. } => "header-short",

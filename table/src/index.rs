@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::header::Strings;
 use crate::quote::{cut, quoted};
 
-/// What the name of an index has at its end.
+/// Suffix of an index's file name.
 pub const INDEX_SUFFIX: &str = ".safetensors.index.json";
 /// The index of a checkpoint.
 pub const CHECKPOINT_INDEX: &str = "model.safetensors.index.json";
@@ -26,7 +26,7 @@ pub struct Index {
     pub weight_map: BTreeMap<String, String>,
 }
 
-/// An index that is not right, or does not fit the files.
+/// Why an index is malformed, or does not fit its files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -99,7 +99,7 @@ pub enum IndexError {
 }
 
 impl IndexError {
-    /// A short name that stays, as of [`Error::code`](crate::Error::code).
+    /// A short, stable name, as of [`Error::code`](crate::Error::code).
     pub fn code(&self) -> &'static str {
         match self {
             IndexError::Json(_) => "index-json",
@@ -162,7 +162,7 @@ impl Index {
 }
 
 /// Whether the name of a file leads to one in the folder or below it, on every system, in the only spelling it has. One
-/// that leads elsewhere is a mistake, or worse.
+/// that leads elsewhere is a mistake, or an attack.
 fn stays_below(file: &str) -> bool {
     let is_name = |part: &str| !matches!(part, "" | "." | "..");
     let is_plain = !file.contains(|c: char| c == '\\' || c.is_control()) && file.split('/').all(is_name);

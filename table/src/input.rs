@@ -1,5 +1,5 @@
-//! What is opened for reading: regular files only. A FIFO would be waited for, a device may never end, and opening one
-//! may already do something.
+//! Opening files to read: regular files only. Opening a FIFO would block, a device may never end, and merely opening
+//! one may have an effect.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{ErrorKind, Read};
@@ -9,7 +9,7 @@ use crate::error::{Error, IoContext};
 use crate::header::Header;
 use crate::index::{CHECKPOINT_INDEX, INDEX_SUFFIX, Index, IndexError, MAX_INDEX_BYTES};
 
-/// What a path that can be read as a file is about.
+/// The metadata of a path that can be read as a file.
 ///
 /// # Errors
 /// [`Error::NotAFile`] when it is a folder, a FIFO, a socket or a device; [`Error::Io`] when there is nothing.
@@ -19,7 +19,7 @@ pub fn regular_file(path: impl AsRef<Path>) -> Result<Metadata, Error> {
     if about.is_file() { Ok(about) } else { Err(Error::NotAFile { path: path.into(), got: kind(about.file_type()) }) }
 }
 
-/// Opens a regular file. What was opened is looked at again: the name may mean something else by then.
+/// Opens a regular file. The open file is checked again: the name may mean something else by then.
 pub fn open(path: &Path) -> Result<(File, Metadata), Error> {
     regular_file(path)?;
     let file = File::open(path).context("open", path)?;
@@ -31,7 +31,7 @@ pub fn open(path: &Path) -> Result<(File, Metadata), Error> {
     }
 }
 
-/// What something is that is no regular file.
+/// What something is that is not a regular file.
 pub fn kind(found: FileType) -> &'static str {
     #[cfg(unix)]
     {
@@ -70,7 +70,7 @@ pub fn header(path: &Path) -> Result<Header, Error> {
 /// Reads an index.
 ///
 /// # Errors
-/// [`Error::Io`] when it cannot be read, [`Error::Index`] when it is none.
+/// [`Error::Io`] when it cannot be read, [`Error::Index`] when it is not an index.
 pub fn index(path: &Path) -> Result<Index, Error> {
     let (mut file, about) = open(path)?;
     let got = about.len();

@@ -107,7 +107,7 @@ fn summarize(file: &Tables, table: &TableInfo) -> Result<TableSummary, Error> {
     })
 }
 
-/// How often each of the 2^16 scale fields may occur is not kept: least, greatest and variants are.
+/// Keeps the least and greatest scale and the variants, not how often each of the 2^16 scale fields occurs.
 #[derive(Clone, Copy, Default)]
 struct Fields {
     /// Bits 11..0 of the smallest scale; they ascend with the scale.

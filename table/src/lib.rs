@@ -11,9 +11,9 @@
 //! # Ok::<(), condprog_table::Error>(())
 //! ```
 //!
-//! Opening checks all that a file says of itself, so that no later look-up can contradict it, and reads no records. These
-//! are read by position when they are asked for, never mapped: a file that is cut short or a disk that fails is an
-//! [`Error`], not a signal. Choose by how much of a table is needed:
+//! Opening checks all that a file says of itself, so that no later look-up can contradict it, and reads no records.
+//! Records are read by position when they are asked for, never mapped: a file that is cut short or a disk that fails is
+//! an [`Error`], not a signal. Choose by how much of a table is needed:
 //!
 //! | needed | call |
 //! |---|---|

@@ -1,10 +1,10 @@
-//! The names that table files have in them and of them: keys of the metadata, suffixes.
+//! Names that table files use: keys of the metadata, suffixes of file names.
 
 /// Bytes of the length field before a safetensors header.
 pub const LENGTH_BYTES: u64 = 8;
 /// The key of a safetensors header that holds the string map.
 pub const METADATA_KEY: &str = "__metadata__";
-/// What the name of an unfinished table file has at its end.
+/// Suffix of an unfinished table file's name.
 pub const PARTIAL_SUFFIX: &str = ".condprog-partial";
 
 /// What a table file says it is.

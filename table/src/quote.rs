@@ -1,5 +1,5 @@
-//! Values from files, as messages show them: quoted, with escapes in place of control characters, and cut where they
-//! are long. A header may have a name or a shape of a hundred megabytes, which nobody should have to scroll past.
+//! Values from files as messages show them: quoted, control characters escaped, long ones cut. A header may hold a name
+//! or a shape of a hundred megabytes, which nobody should have to scroll past.
 
 use std::fmt::{self, Display, Write};
 
@@ -16,7 +16,7 @@ pub fn quoted(text: &str) -> impl Display {
     })
 }
 
-/// A word such as a data type: as it is where it is one, else in quotes.
+/// A word such as a data type: as it is if it is a single word, else in quotes.
 pub fn word(text: &str) -> impl Display {
     fmt::from_fn(move |f| {
         let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -63,7 +63,7 @@ pub fn cut(message: &impl Display) -> impl Display {
     })
 }
 
-/// Passes on so many characters, control characters as escapes, and fails at the next.
+/// Passes on a limited number of characters, control characters escaped, and fails at the next.
 struct Shown<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     left: usize,

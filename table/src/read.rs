@@ -1,4 +1,4 @@
-//! Files that are read at any place, by any thread, few of them open at a time.
+//! Files that any thread may read at any position, with few of them open at a time.
 //!
 //! They are read, not mapped: a file that is cut short under a running job, or a disk that fails, is then an error that
 //! names the file and the place, not a signal that ends the process; and no address space is taken.
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, IoContext};
 use crate::input::regular_file;
 
-/// Files that the process has open for reading at most: a checkpoint may have more than a process may open.
+/// Most files that the process keeps open for reading: a checkpoint may have more than a process may open.
 const MOST_OPEN: usize = 16;
 
 /// The open files, the one that was used last at the end, each with the number of its [`ReadFile`].
@@ -26,7 +26,7 @@ pub struct ReadFile {
     state: State,
 }
 
-/// What tells a file from another one that took its name.
+/// What tells a file from another that has taken its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     length: u64,
@@ -48,7 +48,7 @@ impl State {
 }
 
 impl ReadFile {
-    /// Opens a regular file; anything else, such as a pipe, could hold the caller up for ever.
+    /// Opens a regular file; anything else, such as a pipe, could block the caller forever.
     pub fn open(path: &Path) -> Result<ReadFile, Error> {
         regular_file(path)?;
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -73,7 +73,7 @@ impl ReadFile {
         self.file().and_then(|file| file.metadata()).context("read", &self.path)
     }
 
-    /// Reads bytes from `offset` on, as many as `out` holds.
+    /// Fills `out` with the bytes from `offset`.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
         if out.is_empty() {
             return Ok(());
@@ -89,7 +89,7 @@ impl ReadFile {
         })
     }
 
-    /// The bytes from the start of the file on.
+    /// The bytes from the start of the file.
     pub fn front(&self) -> Front<'_> {
         Front { file: self, at: 0 }
     }
@@ -118,7 +118,7 @@ impl Drop for ReadFile {
     }
 }
 
-/// Opens a file; where the process has as many open as it may, after closing those that are kept here.
+/// Opens a file, after closing those that are kept here if the process may not open more.
 fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let file = File::open(path).or_else(|error| {
         let closed = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
@@ -132,7 +132,7 @@ fn open(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, about))
 }
 
-/// Keeps a file open, and closes the one that was used longest ago if there are too many.
+/// Keeps a file open, and closes the least recently used one if there are too many.
 fn keep(number: u64, file: File) -> Arc<File> {
     let file = Arc::new(file);
     let mut all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ fn read_exact_at(mut file: &File, offset: u64, out: &mut [u8]) -> io::Result<()>
     file.read_exact(out)
 }
 
-/// Reads a file from its start on.
+/// Reads a file from its start.
 pub struct Front<'a> {
     file: &'a ReadFile,
     at: u64,

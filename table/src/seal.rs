@@ -1,7 +1,7 @@
-//! The checksum that the header of a table file has of itself: XXH3-64 of the whole header, length field and padding
+//! The checksum of a table file's header, stored in that header: XXH3-64 of the whole header, length field and padding
 //! included, with zeros for its own digits.
 //!
-//! It stands in the value of a key that readers must find, so that no flip of a few bits makes it go unnoticed.
+//! It is in the value of a key that readers must find, so that no flip of a few bits can make it disappear unnoticed.
 
 use crate::checksum;
 use crate::names::{CHECKSUM, KEY_CHECKSUM, LENGTH_BYTES};

@@ -23,7 +23,7 @@ use crate::read::ReadFile;
 /// Records are read when they are asked for, by position; nothing is mapped. For a decoder there are
 ///
 /// * [`Tables::load`]: all records of a table in memory,
-/// * [`Tables::pick`]: those of some rows, for who needs no others,
+/// * [`Tables::pick`]: those of some rows, for callers that need no others,
 /// * [`Tables::segments_in`]: those in bytes that the caller has, such as mapped files.
 ///
 /// ```no_run

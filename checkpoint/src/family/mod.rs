@@ -1,8 +1,8 @@
 //! The model families whose hashed n-gram tables are known: which tensors of a checkpoint are their tables, which
 //! rows belong to which order of n-gram, and how large the published tables are.
 //!
-//! All of it is told from names and shapes of tensors, and nothing is read. Only how many shards Qwen's table has is said
-//! by the model's config, where there is one. A model that is not known here has its tables named by hand.
+//! All of it follows from names and shapes of tensors, and no data is read. Only the number of shards of Qwen's table
+//! comes from the model's config, where there is one. The tables of a model that is not known here are named by hand.
 //!
 //! | | DeepSeek-V4.1-Flash | Qwen3.8-Flash-Next | LongCat-Flash-Lite |
 //! |---|---|---|---|
@@ -12,7 +12,7 @@
 //! | heads of each | 8 | 8 | 4 |
 //! | a head is | a run of rows | a run of rows; shards end within heads | a tensor |
 //!
-//! `model.` and `language_model.` may stand before any of the names. The names of Qwen's shards may end at their number;
+//! `model.` and `language_model.` may precede any of the names. The names of Qwen's shards may end at their number;
 //! as one tensor its table is `ngram_embedding.weight`.
 //!
 //! A head hashes into a prime number of rows. The heads of a table of DeepSeek's or Qwen's have consecutive primes, in
@@ -243,7 +243,7 @@ fn or_less(padding: &u64) -> String {
 }
 
 impl FamilyError {
-    /// A short name that stays: what machines may compare.
+    /// A short, stable name that programs may compare.
     pub fn code(&self) -> &'static str {
         match self {
             FamilyError::TwoFamilies { .. } => "family-two",

@@ -11,7 +11,7 @@ pub(super) struct Place<'a> {
     pub(super) family: Family,
     /// The layer that reads the table; `None` for a table of the whole model.
     pub(super) layer: Option<u64>,
-    /// The name up to the number of the part, and what is behind it: what the parts of one table share. The whole name,
+    /// The name up to the number of the part, and what follows it: what the parts of one table share. The whole name,
     /// and nothing, where a table is one tensor.
     pub(super) stem: &'a str,
     pub(super) end: &'a str,

@@ -51,15 +51,15 @@ fn environment() -> String {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compress tables of a checkpoint; a run that was cut short goes on where it was
+    /// Compress tables of a checkpoint; an interrupted run resumes where it was
     Compress(Compress),
-    /// Put together parts of tables that were compressed apart
+    /// Join parts of tables that were compressed separately
     Join(Join),
     /// Restore the tables of a table file, under the names of their sources
     Decompress(Decompress),
-    /// Say what a model's tables would take, and what a machine gets back
+    /// Say what a model's tables would take, and what that frees on a machine
     Plan(Plan),
-    /// Say what is in a checkpoint, and what each tensor would be taken for
+    /// List the tensors of a checkpoint, and what each would be taken for
     List(List),
     /// Say what is in a table file
     Inspect(Inspect),
@@ -111,11 +111,11 @@ pub(crate) struct Compress {
     /// The table file to write; with --whole, the folder
     #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
-    /// Make the whole checkpoint anew: a folder with table files in place of the tables, other files of weights linked
-    /// (hard links: the same file under two names) and all else copied, its index and config.json brought up to date
+    /// Rebuild the whole checkpoint: a folder with table files in place of the tables, other files of weights linked
+    /// (hard links: the same file under two names), all else copied, and index and config.json updated
     #[arg(long, conflicts_with_all = ["rows", "part"])]
     pub(crate) whole: bool,
-    /// With --whole, copy files of weights too
+    /// With --whole, copy files of weights too, rather than link them
     #[arg(long, requires = "whole")]
     pub(crate) copy: bool,
     /// Say what would be written, and how much room there is; write nothing
@@ -146,13 +146,13 @@ pub(crate) struct Compress {
     /// --whole, 5GB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) shard_size: Option<NonZeroU64>,
-    /// Code these rows of the only table, to be joined with others
+    /// Compress these rows of the only table, as a part for join
     #[arg(long, value_name = "A..B", value_parser = row_range)]
     pub(crate) rows: Option<Range<u64>>,
-    /// Code share K of N of the rows of all tables, K from 0, to be joined with the others
+    /// Compress share K of N of the rows of all tables, K from 0, as a part for join
     #[arg(long, value_name = "K/N", value_parser = share, conflicts_with = "rows")]
     pub(crate) part: Option<PartOf>,
-    /// Rows that have one checksum, and are resumed as one. Default: 16 MiB of F32 values
+    /// Rows per block, the unit of checksums and of resuming. Default: 16 MiB of F32 values
     #[arg(long, value_name = "N", value_parser = number_u32)]
     pub(crate) block_rows: Option<u32>,
     #[command(flatten)]
@@ -175,8 +175,8 @@ pub(crate) struct Tables {
     /// lists other numbers; may be repeated
     #[arg(long, alias = "segments", value_name = "TABLE=GLOB", value_parser = join_tensors)]
     pub(crate) join_tensors: Vec<(String, String)>,
-    /// The tensor with the scales of the tables, where its name or place does not tell: one number for all, or the
-    /// scales of all rows of a table. A pattern gives each of the tensors that are joined its own
+    /// The tensor with the scales of the tables, where its name and place do not tell: one number for all, or the
+    /// scales of all rows of a table. A pattern selects one for each of the tensors that are joined
     #[arg(long, value_name = "NAME|GLOB")]
     pub(crate) scale_tensor: Option<String>,
 }
@@ -200,8 +200,8 @@ pub(crate) struct Decompress {
     /// The safetensors file to write; with --whole, the folder
     #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output))]
     pub(crate) output: PathBuf,
-    /// Make this checkpoint anew with the restored tables in place of its own: what a serving stack that knows nothing
-    /// of condprog can load, to measure the loss
+    /// Rebuild this checkpoint with the restored tables in place of its own: for a serving stack that knows nothing of
+    /// condprog, to measure the loss
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) whole: Option<PathBuf>,
     /// With --whole, copy other files of weights rather than link them
@@ -237,7 +237,7 @@ pub(crate) struct Plan {
         conflicts_with = "model"
     )]
     pub(crate) join_tensors: Vec<(String, String)>,
-    /// The tensor with the scales of the tables, where its name or place does not tell
+    /// The tensor with the scales of the tables, where its name and place do not tell
     #[arg(long, value_name = "NAME", requires = "checkpoint", conflicts_with = "model")]
     pub(crate) scale_tensor: Option<String>,
     /// Rows of a table of another model, such as 384_006_168 or 1e9
@@ -272,12 +272,12 @@ pub(crate) struct Plan {
     /// Memory of one GPU, such as 141GB, 80GiB or a number of bytes
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<NonZeroU64>,
-    /// What a token takes in the KV cache, such as 70272 or 68KiB: also say how many fit in what is freed
+    /// Bytes that a token takes in the KV cache, such as 70272 or 68KiB: also say how many tokens fit in what is freed
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) kv_bytes_per_token: Option<NonZeroU64>,
 }
 
-/// What others call the rate, answered with its name here.
+/// The name that other programs have for the rate; the answer is its name here.
 #[derive(Debug, Args)]
 struct Bits {
     #[arg(long = "bits", hide = true, value_name = "RATE", value_parser = bits)]
@@ -356,18 +356,18 @@ pub(crate) struct Rows {
     /// The table. Default: the only one
     #[arg(long, value_name = "NAME")]
     pub(crate) tensor: Option<String>,
-    /// What an id gives that names no row (below 0, or not below the number of rows)
+    /// What to give for an id that names no row (below 0, or not below the number of rows)
     #[arg(long, value_enum, default_value_t = OnMissing::Error)]
     pub(crate) missing: OnMissing,
     /// Number format. Values in bf16 are written to .npy as their bits, uint16: NumPy has no bf16, and
-    /// array.view(ml_dtypes.bfloat16) makes them numbers. A .safetensors has them as BF16
+    /// array.view(ml_dtypes.bfloat16) makes them numbers. A .safetensors holds them as BF16
     #[arg(long, value_enum, default_value_t = RowsAs::F32)]
     pub(crate) dtype: RowsAs,
     /// Write the rows to this file: an array of the shape of the ids and one dimension more, in .npy, or in .safetensors
     /// as the tensor "rows". Default: print them
     #[arg(long, short, value_name = "OUT", value_parser = PathBufValueParser::new().try_map(output_file))]
     pub(crate) output: Option<PathBuf>,
-    /// What decodes
+    /// The backend that decodes
     #[arg(long, value_enum, default_value_t = Backend::Cpu)]
     pub(crate) backend: Backend,
     #[command(flatten)]
@@ -381,7 +381,7 @@ pub(crate) struct Demo {
     /// How hard to search: 0 is fastest, 4 gives the smallest error
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=4))]
     pub(crate) effort: u8,
-    /// What decodes
+    /// The backend that decodes
     #[arg(long, value_enum, default_value_t = Backends::All)]
     pub(crate) backend: Backends,
     #[command(flatten)]
@@ -438,7 +438,7 @@ pub(crate) struct Eval {
     /// Tensors that are the table, in the order of the numbers in their names
     #[arg(long, value_name = "TABLE=GLOB", value_parser = join_tensors, alias = "segments", conflicts_with = "tensor")]
     pub(crate) join_tensors: Option<(String, String)>,
-    /// The tensor with the scales of the table, where its name or place does not tell
+    /// The tensor with the scales of the table, where its name and place do not tell
     #[arg(long, value_name = "NAME")]
     pub(crate) scale_tensor: Option<String>,
     /// Ids in the order in which rows were asked for: also weigh rows by how often they are. The same files as for
@@ -465,7 +465,7 @@ pub(crate) struct Eval {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Threads {
-    /// Threads that work. Default: one per processor
+    /// Worker threads. Default: one per processor
     #[arg(long = "threads", value_name = "N", value_parser = threads)]
     pub(crate) count: Option<NonZeroUsize>,
 }
@@ -507,7 +507,7 @@ pub(crate) struct List {
     /// The checkpoint, as for compress
     #[arg(value_name = "CHECKPOINT", required = true)]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Show these tensors alone, by name or pattern (* ? [..]); may be repeated
+    /// Show only these tensors, by name or pattern (* ? [..]); may be repeated
     #[arg(long = "tensor", value_name = "GLOB")]
     pub(crate) tensors: Vec<String>,
 }

@@ -40,22 +40,22 @@ pub(super) fn row_range(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err(expected()) } else { Ok(range) }
 }
 
-/// A number of rows or the like, at least 1.
+/// A count, such as of rows: at least 1.
 pub(super) fn number(text: &str) -> Result<NonZeroU64, String> {
     let expected = || "expected a whole number of at least 1, below 2^64, such as 1000, 1_000_000 or 1e9".to_string();
     whole(text).and_then(NonZeroU64::new).ok_or_else(expected)
 }
 
-/// A number of rows or the like, at least 1 and below 2^32.
+/// A count, such as of rows: at least 1 and below 2^32.
 pub(super) fn number_u32(text: &str) -> Result<u32, String> {
     u32::try_from(number(text)?.get()).map_err(|_| format!("expected at most {}", u32::MAX))
 }
 
-/// The file or folder that a command writes. It gets its name when it is whole, which a pipe cannot.
+/// The file or folder that a command writes. It gets its name when it is complete, which a pipe cannot.
 pub(super) fn output(path: PathBuf) -> Result<PathBuf, String> {
     if path.as_os_str() == "-" {
         return Err(
-            "stdout cannot be the output, which gets its name when it is whole; expected the name of a file".into()
+            "stdout cannot be the output, which gets its name when it is complete; expected the name of a file".into(),
         );
     }
     if path.file_name().is_none() {
@@ -64,7 +64,7 @@ pub(super) fn output(path: PathBuf) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// An output that is a file whatever the other options say.
+/// An output that is always a file, whatever the other options say.
 pub(super) fn output_file(path: PathBuf) -> Result<PathBuf, String> {
     let path = output(path)?;
     if ends_as_folder(&path) {
@@ -90,7 +90,7 @@ pub(crate) fn refuse_folder(output: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Catches an option that others call what is `--rate` here.
+/// Catches the name that other programs have for `--rate`.
 pub(super) fn bits(text: &str) -> Result<Rate, String> {
     Err(format!("the option for bits per value is --rate, such as --rate {text}"))
 }

@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
         true => Some(Rewrite::begin(one_folder(&arguments.inputs)?, &arguments.output, replaced, rewriting)?),
         false => None,
     };
-    // A run that was cut short after its last table file goes on behind it.
+    // A run that was interrupted after its last table file resumes after it.
     let earlier = match &rewrite {
         Some(rewrite) if rewrite.is_resumed() => finished(&mut sources, &output, &options)?,
         _ => None,
@@ -155,11 +155,11 @@ pub(crate) fn run(arguments: &Compress, ui: &Ui) -> Result<Outcome, Error> {
     Ok(if left_out.is_empty() { Outcome::Done } else { Outcome::Failed })
 }
 
-/// The one path of a checkpoint that is to be made anew.
+/// The one path of a checkpoint that is to be rebuilt.
 fn one_folder(inputs: &[PathBuf]) -> Result<&Path, Error> {
     match inputs {
         [input] => Ok(input),
-        several => Err(Error::Usage(format!("--whole is of one checkpoint, a folder, got {} paths", several.len()))),
+        several => Err(Error::Usage(format!("--whole takes one checkpoint, a folder, got {} paths", several.len()))),
     }
 }
 

@@ -66,7 +66,7 @@ fn text(sources: &[Box<dyn RowSource>], seen: &Preview, whole: Option<&RewritePr
     let free = seen.free_bytes.map_or("not known".into(), bytes);
     text += &format!("nothing was written; {} are needed for tables, {free} free", bytes(seen.file_bytes));
     if seen.resumes {
-        text += "; a run that was cut short would go on";
+        text += "; an interrupted run would be resumed";
     }
     text
 }

@@ -70,7 +70,7 @@ fn table(table: &TableSummary, all: bool) -> String {
     text
 }
 
-/// Whether a segment goes on where another ends, with the same layout and the next number in its name.
+/// Whether a segment continues where another ends, with the same layout and the next number in its name.
 fn is_next(one: &SegmentSummary, next: &SegmentSummary) -> bool {
     let layout = |segment: &SegmentSummary| (segment.rate.to_bits(), segment.record_bytes);
     layout(one) == layout(next) && one.first_row + one.rows == next.first_row && is_next_name(&one.tensor, &next.tensor)

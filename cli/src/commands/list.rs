@@ -79,7 +79,7 @@ fn object(tensor: &ListedTensor) -> Value {
     object
 }
 
-/// A short name that stays.
+/// A short, stable name.
 fn role(role: &Role) -> &'static str {
     match role {
         Role::Table { .. } => "table",

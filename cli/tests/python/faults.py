@@ -246,7 +246,7 @@ FAULTS = [
     Fault(
         "a part of two tables",
         "deepseek",
-        ["a range of rows is of one table", "layers.14"],
+        ["a range of rows is a part of one table", "layers.14"],
         arguments=["--rows", "0..64"],
     ),
     Fault("more parts than blocks", "deepseek", ["number of shares", "at most 65"], arguments=["--part", "0/66"]),
@@ -494,7 +494,7 @@ def check_parts(condprog):
         ("parts of other blocks", "first second blocks", ["the rows per block of table", "is 32, expected 64"]),
         ("parts for other files", "first second files", ["the size of files is 40000 bytes, expected not limited"]),
         ("parts of another table", "first second other", ["the list of tables", f"{EMBED}.weight"]),
-        ("a whole table among parts", "first second whole", ["whole.safetensors is no part of a table"]),
+        ("a whole table among parts", "first second whole", ["whole.safetensors is not a part of a table"]),
         ("a damaged part", "first damaged third", ["damaged.safetensors", "checksum is"]),
     ]
     for what, names, says in cases:

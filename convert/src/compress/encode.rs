@@ -131,7 +131,7 @@ fn code_blocks(
             };
             assembly.open(&block, source, raw.rows() * record_bytes);
             let (rows, step, raw) = (raw.rows(), encoder.preferred_rows().max(1), Arc::new(raw));
-            // A thread that is held up holds up the others when they are two blocks ahead: what they have done waits.
+            // Threads wait for a slow one when they are two blocks ahead: their finished blocks are kept until then.
             let open = most.div_ceil(rows.div_ceil(step)) + 2;
             for start in (0..rows).step_by(step) {
                 while assembly.pending >= most || assembly.open.len() > open {
@@ -146,7 +146,7 @@ fn code_blocks(
             Ok(())
         });
         match read {
-            // Who stops does not wait.
+            // A caller that stops is not made to wait.
             Err(Error::Cancelled) => Err(Error::Cancelled),
             // Blocks before the error are kept.
             read => assembly.take_all().and(read),
@@ -177,7 +177,7 @@ impl Run {
 /// What became of a run.
 type Coding = Result<Run, CodecError>;
 
-/// Sends what a thread has coded; when it panicked, that there is nothing, so that nobody waits for it.
+/// Sends what a thread has coded, or that there is nothing when it panicked, so that nothing waits for it.
 struct Reply {
     reply: Sender<Option<Coding>>,
     run: Option<Coding>,
@@ -191,13 +191,13 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // Nobody listens any more when something else failed.
+        // Nothing receives any more when something else has failed.
         let _ = self.reply.send(self.run.take());
     }
 }
 
-/// Puts blocks together from the runs that threads have coded, in whatever order these come, and sends them on in their
-/// own: what a run that fails leaves behind does not depend on threads.
+/// Puts blocks together from the runs that threads have coded, in whatever order they come, and sends them on in row
+/// order: what a failed run leaves does not depend on threads.
 struct Assembly<'a, 'b> {
     plan: &'a Plan,
     non_finite: NonFinite,
@@ -273,7 +273,8 @@ impl Assembly<'_, '_> {
         let stride = records.len() / rows.len();
         block.records[rows.start * stride..rows.end * stride].copy_from_slice(&records);
         block.rows_left -= rows.len();
-        // The last rows of a block count when the block is on its way, so that who stops here loses none of it.
+        // The last rows of a block count when the block is on its way, so that a caller that stops here loses none of
+        // it.
         if block.rows_left > 0 {
             self.count(tag, rows.len())?;
         } else {
@@ -281,7 +282,7 @@ impl Assembly<'_, '_> {
         }
         while let Some(first) = self.open.first_entry().filter(|first| first.get().rows_left == 0) {
             let ((segment, block), Open { records, source, counts, uncounted, .. }) = first.remove_entry();
-            // Nobody to send to means that the writer failed, and says why.
+            // A writer that does not receive has failed, and says why.
             self.send.send(Coded { segment, block, records, source, counts }).map_err(|_| Error::Cancelled)?;
             self.count((segment, block), uncounted)?;
         }

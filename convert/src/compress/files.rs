@@ -34,11 +34,11 @@ pub(super) struct Finished {
 /// What is known of an earlier run before any file is touched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// A journal says that an equal run was cut short.
+    /// A journal says that an equal run was interrupted.
     pub(super) resumes: bool,
     /// What a begun file lacks if `resumes` is not set: its journal is missing, damaged, or that of another run.
     pub(super) journal: &'static str,
-    /// What a command that starts over found, for which a begun file of an equal run is nobody's work.
+    /// What a command that starts over found: to it, a begun file of an equal run is not worth keeping.
     pub(super) restarts: Option<Restart>,
     pub(super) force: bool,
 }
@@ -220,7 +220,7 @@ impl Files {
         }
     }
 
-    /// Removes the unfinished files: nobody can go on with them.
+    /// Removes the unfinished files, which cannot be resumed.
     pub(super) fn discard(self) {
         for work in self.works {
             if let Work::Partial(partial) = work {
@@ -230,7 +230,8 @@ impl Files {
     }
 
     /// Writes checksums and headers, gives the files their names, and writes the index. All stay locked until `self` is
-    /// dropped, so that nobody takes the first for what a killed run has left while the last is still to come.
+    /// dropped, so that no other process takes the first for what a killed run has left while the last is still to
+    /// come.
     pub(super) fn finish(
         &mut self,
         mut plan: Plan,
@@ -322,7 +323,7 @@ fn look_at(plan: &Plan, past: Past) -> Result<FoundFiles, Error> {
     Ok(FoundFiles { whole, has_index, stale: stale(plan, past.force)? })
 }
 
-/// Refuses a plan that would write to a file that is read, or remove it, under whatever name it stands there.
+/// Refuses a plan that would write to an input, or remove it, whatever name leads to it.
 pub(super) fn refuse_inputs(plan: &Plan, inputs: &[&Path]) -> Result<(), Error> {
     let stale = stale(plan, true).unwrap_or_default();
     let names = plan.outputs().map(PathBuf::from).chain(plan.working_names()).chain(stale);

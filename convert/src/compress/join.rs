@@ -1,4 +1,4 @@
-//! Parts of tables, coded by many, to the whole.
+//! From parts of tables, coded on many machines, to the whole.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct JoinOptions {
     pub force: bool,
 }
 
-/// Puts together parts that [`compress()`](super::compress()) has coded with [`PartOf`](super::PartOf), in any order.
+/// Joins parts that [`compress()`](super::compress()) has coded with [`PartOf`](super::PartOf), in any order.
 /// They must agree in all that the whole depends on and have every row once. The output is byte for byte what one run
 /// would have written.
 ///
@@ -51,10 +51,10 @@ pub fn join(
     let mut plan = Plan::new(whole, output, None)?;
     let inputs: Vec<_> = parts.iter().flat_map(|part| part.file.files()).collect();
     files::refuse_inputs(&plan, &inputs)?;
-    // Held to the end, so that nobody else writes this output; it stays empty.
+    // Locked to the end, so that no other process writes this output; it stays empty.
     let (journal, account) = Journal::open(output, plan.file_bytes())?;
     journal::refuse(&account, output, "join", options.force)?;
-    // Joining starts over: what a killed one has left is of no use, but for files that have their names already.
+    // Joining starts over: what a killed run has left is of no use, except files that have their names already.
     let restarts = Some(if matches!(account, Account::None) { Restart::Clean } else { Restart::Killed });
     let past = Past { resumes: false, journal: "missing", restarts, force: options.force };
     let mut files = Files::open(&plan, past)?;
@@ -63,7 +63,7 @@ pub fn join(
         .and_then(|finished| files.finish(plan, &finished, options.force));
     match joined {
         Ok(_) => journal.remove()?,
-        // Files that have their names already are what the next run goes on with.
+        // The next run resumes from the files that have their names already.
         Err(_) => {
             if files.are_being_renamed() {
                 journal.keep();

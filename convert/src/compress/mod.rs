@@ -1,4 +1,4 @@
-//! Source tables to a table file.
+//! From source tables to a table file.
 
 mod encode;
 pub(crate) mod files;
@@ -66,7 +66,7 @@ pub fn rate_segments(
     Ok(segments)
 }
 
-/// The rows that one machine codes of what many do.
+/// The rows that one of many machines codes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PartOf {
     /// These rows, of the only table.
@@ -162,17 +162,16 @@ pub fn compress_file(
 /// Compresses tables into one file, or into several with an index.
 ///
 /// A file is written as `FILE.condprog-partial`, with a journal `OUTPUT.condprog-journal` beside it, and gets its name
-/// when all are whole and on the disk; the index comes last. A run that ended early, for whatever reason, leaves these;
-/// the same call goes on where it was, and gives the same bytes as a run that was never stopped. With other parameters
-/// or another source it refuses, unless `force` is set: then it starts over. `threads` and `non_finite` may change
+/// when all are complete and on disk; the index comes last. A run that ended early, for whatever reason, leaves these;
+/// the same call resumes there, and gives the same bytes as a run that was never stopped. With other parameters or
+/// another source it refuses, unless `force` is set: then it starts over. `threads` and `non_finite` may change
 /// between runs: blocks in which an earlier run zeroed rows are done again under [`NonFinite::Error`].
 ///
 /// The source is only read, and must not change meanwhile: when it has, the output does not get its name. Nothing but
 /// files that this function has created is written to, renamed or removed; forced, so are files of an earlier output of
 /// the same name.
 ///
-/// Memory: a few blocks of rows and what a encoder takes per thread, whatever the size of
-/// the tables.
+/// Memory: a few blocks of rows and what an encoder takes per thread, whatever the size of the tables.
 ///
 /// # Errors
 /// [`Error`], each naming what it is about.
@@ -207,7 +206,7 @@ pub struct Preview {
     pub file_bytes: u64,
     /// Bytes that are free where they go; `None` where that is not known.
     pub free_bytes: Option<u64>,
-    /// Whether an equal run was cut short, so that this one would go on with it.
+    /// Whether an equal run was interrupted, so that this one would resume it.
     pub resumes: bool,
 }
 
@@ -234,9 +233,9 @@ pub fn preview(
     })
 }
 
-/// Whether a run with this output was cut short, and left something that the same call goes on with.
+/// Whether a run with this output was interrupted, and left something that the same call resumes.
 pub fn is_begun(output: impl AsRef<Path>) -> bool {
-    // What is no journal of this program's is no run's either.
+    // A file that is not this program's journal is not a run's either.
     matches!(journal::peek(output.as_ref()), Ok(Account::Empty | Account::Damaged | Account::Run(..)))
 }
 

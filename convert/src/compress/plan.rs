@@ -1,4 +1,4 @@
-//! What is to be written where, before any row is read.
+//! The plan of an output: what will be written where, before any row is read.
 //!
 //! A table is cut into runs of rows where its source's tensors and its rates change, and runs into segments where a file
 //! is full. All of it follows from the options and the shapes, so that every part of a table that is coded elsewhere
@@ -265,7 +265,7 @@ impl WholeTable {
         records.saturating_add(8 * rows.div_ceil(self.block_rows))
     }
 
-    /// Of so many rows, those that have room: all, or whole blocks of them.
+    /// How many of these rows have room: all, or whole blocks of them.
     fn rows_within(&self, room: u64, rows: u64, layout: Layout) -> u64 {
         match self.bytes(rows, layout) <= room {
             true => rows,
@@ -487,7 +487,7 @@ pub(super) fn index_path(output: &Path) -> PathBuf {
     output.with_file_name(format!("{}{INDEX_SUFFIX}", stem(output)))
 }
 
-/// The first thing in which two runs differ: what it is, and how each has it.
+/// The first difference between two runs: what it is, and its value in each.
 pub(super) fn differ(old: &Head, new: &Head) -> Option<(&'static str, String, String)> {
     fn tables(head: &Head) -> impl Iterator<Item = &TableInfo> {
         head.files.iter().flatten()

@@ -1,4 +1,4 @@
-//! What can go wrong with a job, as one type: faults of what is read, of what is written, and of what was asked for.
+//! What can go wrong with a job, as one type: faults of the input, of the output, and of the request.
 
 use std::io;
 use std::ops::Range;
@@ -30,10 +30,10 @@ pub enum Error {
         path: PathBuf,
         /// Bytes of the whole output.
         needed: u64,
-        /// Whether the same call goes on with what is written.
+        /// Whether the same call resumes from what is written.
         resumes: bool,
     },
-    /// There would be no room for the output.
+    /// There would not be enough room for the output.
     #[error("{} would take {needed} bytes, but {free} are free on its disk", .path.display())]
     NoRoom {
         /// The output.
@@ -43,7 +43,7 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
-    /// Something that is no regular file stands where the output would.
+    /// Something other than a regular file has the output's name.
     #[error("output {} is {kind}, expected the name of a file, new or to be replaced", .path.display())]
     OutputNotAFile {
         /// The output.
@@ -51,7 +51,7 @@ pub enum Error {
         /// What it is.
         kind: &'static str,
     },
-    /// The name of a working file is taken by what is not this program's.
+    /// The name of a working file is taken by something that this program has not made.
     #[error(
         "{} is {kind}, and the name is needed for a working file: move it away, or choose another output; it has not been touched",
         .path.display()
@@ -64,7 +64,7 @@ pub enum Error {
     },
     /// An unfinished output is there, but what has been done of it is not known.
     #[error(
-        "{} is begun, but its journal {} is {what}, so which rows are done is not known; force starts over",
+        "{} was begun, but its journal {} is {what}, so it is not known which rows are done; use force to start over",
         .path.display(),
         .journal.display()
     )]
@@ -76,16 +76,16 @@ pub enum Error {
         /// Missing or damaged.
         what: &'static str,
     },
-    /// The source is another one than at the start.
-    #[error("{} was changed while it was read: {what}; the output is not finished", .path.display())]
+    /// The source is not what it was at the start.
+    #[error("{} changed while it was being read: {what}; the output is not finished", .path.display())]
     SourceChanged {
         /// The file.
         path: PathBuf,
         /// What tells.
         what: String,
     },
-    /// The name of an output has bytes that an index cannot have.
-    #[error("output {} is cut into files, whose names stand in an index: expected a name in UTF-8", .path.display())]
+    /// The name of an output has bytes that an index cannot hold.
+    #[error("output {} is cut into files, whose names go into an index: expected a name in UTF-8", .path.display())]
     Name {
         /// The output.
         path: PathBuf,
@@ -116,7 +116,7 @@ pub enum Error {
         /// Got.
         scale: f64,
     },
-    /// Row ranges do not fit the table, or name one that is not compressed.
+    /// Segments do not fit their table, or are of one that is not compressed.
     #[error("segments of tensor {tensor:?} have {got} rows, expected {expected}, and at least 1 in each")]
     SegmentRows {
         /// The source tensor.
@@ -146,14 +146,14 @@ pub enum Error {
         /// Rows of the table.
         rows: u64,
     },
-    /// A range of rows is to be coded of several tables.
-    #[error("a range of rows is of one table, got tables {tables:?}: select one, or code a share of all")]
+    /// A range of rows was asked for, of several tables.
+    #[error("a range of rows is a part of one table, got tables {tables:?}: select one, or code a share of all")]
     PartOfSeveral {
         /// The tables.
         tables: Vec<String>,
     },
-    /// A file is no part that could be joined with others.
-    #[error("{} is no part of a table: expected what was compressed as a range or share of rows", .path.display())]
+    /// A file is not a part that could be joined with others.
+    #[error("{} is not a part of a table: expected one that was compressed as a range or share of rows", .path.display())]
     NoPart {
         /// The file.
         path: PathBuf,
@@ -167,7 +167,7 @@ pub enum Error {
         what: String,
     },
     /// Parts are of different wholes.
-    #[error("{} and {} do not fit: {what} is {got}, expected {expected} as in the first", .paths[0].display(), .paths[1].display())]
+    #[error("{} and {} are not parts of one table: {what} is {got}, expected {expected} as in the first", .paths[0].display(), .paths[1].display())]
     PartsDiffer {
         /// The first file, and the one that is compared with it.
         paths: Box<[PathBuf; 2]>,
@@ -206,7 +206,7 @@ pub enum Error {
         /// Expected.
         expected: String,
     },
-    /// A limit that no table could keep.
+    /// A limit that no table could meet.
     #[error("the largest error allowed is {got}, expected a number above 0")]
     MaxError {
         /// Got.
@@ -221,7 +221,7 @@ pub enum Error {
     /// There is nothing to compress.
     #[error("no table to compress, expected at least one")]
     NothingToDo,
-    /// A checkpoint cannot be made anew around its tables.
+    /// A checkpoint cannot be rebuilt around its tables.
     #[error("{}: {source}", .path.display())]
     Rewrite {
         /// The file or folder.
@@ -229,21 +229,21 @@ pub enum Error {
         /// What is wrong.
         source: Box<RewriteError>,
     },
-    /// Bytes that cannot be counted.
+    /// More bytes than can be counted.
     #[error("{what} would take 2^64 bytes or more")]
     TooLarge {
         /// Of what.
         what: String,
     },
-    /// The output is what is read.
+    /// The output is also an input.
     #[error("{} is both input and output, expected two files", .path.display())]
     SameFile {
         /// The file.
         path: PathBuf,
     },
-    /// A file that looks like a part of the output is none.
+    /// A file has the name of a part of the output, but is not one.
     #[error(
-        "{} stands where a file of output {} could, but is no table file: a loader would take the two for one; \
+        "{} has the name that a file of output {} could have, but is not a table file: a loader would read both; \
          move it away, or choose another output",
         .path.display(),
         .output.display()
@@ -254,15 +254,15 @@ pub enum Error {
         /// The output.
         output: PathBuf,
     },
-    /// The output is there already.
-    #[error("{} exists; force overwrites it", .path.display())]
+    /// The output already exists.
+    #[error("{} already exists; use force to overwrite it", .path.display())]
     OutputExists {
         /// The output.
         path: PathBuf,
     },
-    /// An unfinished output is there that this run cannot go on with.
+    /// An unfinished output is there that this run cannot resume.
     #[error(
-        "{} is the unfinished output of another run ({what} was {got}, is {expected}); force starts over, the old parameters resume",
+        "{} is the unfinished output of another run ({what} was {got}, is {expected}); use force to start over, or the old parameters to resume",
         .path.display()
     )]
     OtherRun {
@@ -312,7 +312,7 @@ pub enum Error {
     Threads(#[source] io::Error),
 }
 
-/// Files of a checkpoint are files: one variant has the faults of all.
+/// Files of a checkpoint are files: one variant covers the faults of all.
 impl From<condprog_checkpoint::Error> for Error {
     fn from(error: condprog_checkpoint::Error) -> Error {
         match error {
@@ -323,7 +323,7 @@ impl From<condprog_checkpoint::Error> for Error {
 }
 
 impl Error {
-    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    /// A short, stable name: reject files are tied to it, and programs may compare it.
     pub fn code(&self) -> &'static str {
         match self {
             Error::File(source) => source.code(),

@@ -1,10 +1,10 @@
-//! Why a checkpoint cannot be made anew around its tables.
+//! Why a checkpoint cannot be rebuilt around its tables.
 
 use std::path::{Path, PathBuf};
 
 use super::Error;
 
-/// Why a checkpoint cannot be made anew.
+/// Why a checkpoint cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RewriteError {
@@ -69,7 +69,7 @@ pub enum RewriteError {
 }
 
 impl RewriteError {
-    /// A short name that stays, as of [`Error::code`].
+    /// A short, stable name, as of [`Error::code`].
     pub fn code(&self) -> &'static str {
         match self {
             RewriteError::NotAFolder => "rewrite-not-a-folder",

@@ -1,4 +1,4 @@
-//! What is written: under names of this program's own until it is whole, then renamed.
+//! Writing: under working names until the output is complete, then renamed.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `new_file.rs` | temporaries for those who use this crate |
 //! | `space.rs` | whether the disk has room |
 //!
-//! Three rules keep what belongs to others: a file is created only where nothing is; nothing is written to that was
-//! not created by this program, whatever links lead to it; and what is in the way is named before any work.
+//! Three rules protect what belongs to others: a file is created only where nothing is; nothing is written to that this
+//! program has not created, whatever links lead to it; and whatever is in the way is named before any work.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -50,7 +50,7 @@ pub(crate) fn look(path: &Path) -> Result<There, Error> {
     }
 }
 
-/// Refuses to overwrite what nobody asked to overwrite, and, forced or not, what is no regular file.
+/// Refuses to overwrite unless asked to, and, forced or not, anything but a regular file.
 pub(crate) fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
     if output.file_name().is_none() {
         return Err(Error::OutputNotAFile { path: output.into(), kind: NO_NAME });
@@ -62,7 +62,7 @@ pub(crate) fn refuse_existing(output: &Path, force: bool) -> Result<(), Error> {
     }
 }
 
-/// Refuses to write to a file that is read, under whatever name it stands there, forced or not.
+/// Refuses to write to an input, whatever name leads to it, forced or not.
 pub(crate) fn refuse_same(input: &Path, output: &Path) -> Result<(), Error> {
     // What is not there cannot be the same, and is reported where it is opened.
     let (Ok(read), Ok(written)) = (fs::metadata(input), fs::metadata(output)) else { return Ok(()) };
@@ -73,7 +73,7 @@ pub(crate) fn refuse_same(input: &Path, output: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether two are one file under whatever names; `None` where the system does not tell.
+/// Whether two names are of one file; `None` where the system does not tell.
 #[cfg(unix)]
 pub(crate) fn is_same_file(a: &Metadata, b: &Metadata) -> Option<bool> {
     use std::os::unix::fs::MetadataExt as _;
@@ -97,7 +97,7 @@ pub(crate) fn names_of(_: &Metadata) -> u64 {
     1
 }
 
-/// The error of a failed write to an output of `needed` bytes. `resumes` says whether the same call would go on with
+/// The error of a failed write to an output of `needed` bytes. `resumes` says whether the same call would resume from
 /// what is written.
 pub(crate) fn write_error(source: io::Error, path: &Path, needed: u64, resumes: bool) -> Error {
     match source.kind() {

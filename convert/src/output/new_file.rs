@@ -1,4 +1,4 @@
-//! Files that others write through this crate's rules.
+//! Files that callers write under this crate's rules.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Temporary, folder_of, refuse_existing, refuse_same, sweep};
 use crate::error::Error;
 
-/// A file that gets its name when it is whole and on the disk. Until then it is a temporary beside it, which goes with
+/// A file that gets its name when it is complete and on disk. Until then it is a temporary beside it, which goes with
 /// this value; what a killed program has left, the next one removes.
 #[derive(Debug)]
 pub struct NewFile {

@@ -2,8 +2,8 @@
 //!
 //! A table file is written as `OUTPUT.condprog-partial`. It starts with eight zero bytes where a safetensors file has
 //! the length of its header, so that no reader takes it for a finished one; then with the very bytes that its header
-//! will start with, in which the identity of its run stands. So it carries its mark from its first moment to its last,
-//! whether or not the header has been written: what does not start like that is somebody else's file. It resumes.
+//! will start with, the identity of its run among them. So it carries its mark from its first moment to its last,
+//! whether or not the header has been written: a file that does not start like that is somebody else's. It resumes.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -18,12 +18,12 @@ use crate::error::{Error, IoContext};
 
 /// Digits of a run's identity.
 const RUN_DIGITS: usize = 16;
-/// What stands where an unfinished table file would.
+/// What has the name of an unfinished table file.
 const NO_PARTIAL: &str = "no unfinished table file of this program";
-/// How often a file is opened anew that has lost its name meanwhile.
+/// How often to reopen a file that has lost its name meanwhile.
 const TRIES: usize = 100;
 
-/// What is there of an earlier run.
+/// What an earlier run has left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Earlier {
     /// Nothing, or a mark that was cut short.
@@ -98,8 +98,8 @@ impl Partial {
 
     /// Drops what is there and makes it `length` bytes, zeros but for the mark.
     ///
-    /// What is there loses its name rather than its content: were it, against all checks, the file of somebody else who
-    /// has another name for it, nothing would be lost.
+    /// The file loses its name rather than its content: should it, against all checks, belong to somebody else who has
+    /// another name for it, nothing is lost.
     pub(crate) fn restart(&mut self, length: u64) -> Result<(), Error> {
         let mark = mark(&self.run).len() as u64;
         if self.file.metadata().context("read", &self.path)?.len() > mark || self.length > mark {
@@ -141,7 +141,7 @@ impl Partial {
         rename(&self.file, &self.path, &self.output, force)
     }
 
-    /// Removes the unfinished output, which nobody can go on with.
+    /// Removes the unfinished output, which cannot be resumed.
     pub(crate) fn discard(self) {
         // The error that led here is the one to report.
         if is_at(&self.file, &self.path) {
@@ -182,9 +182,9 @@ pub(crate) fn peek_partial(output: &Path) -> Result<Option<Earlier>, Error> {
     earlier.map(Some).ok_or_else(|| foreign(&path, NO_PARTIAL))
 }
 
-/// Gives a file that is whole and on the disk the name of its output.
+/// Gives a file that is complete and on disk the name of its output.
 pub(super) fn rename(file: &File, path: &Path, output: &Path, force: bool) -> Result<(), Error> {
-    // Nobody who keeps to the lock takes the name away; who does not may have put something else there.
+    // No process that respects the lock takes the name away; one that does not may have put something else there.
     if !is_at(file, path) {
         return Err(foreign(path, "no longer the file that was being written"));
     }

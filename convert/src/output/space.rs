@@ -1,4 +1,4 @@
-//! Room on the disk, asked for before the work rather than after hours of it.
+//! Free disk space, checked before the work rather than after hours of it.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn allocated(path: &Path) -> u64 {
 }
 
 /// Refuses an output of `needed` bytes for which the disk has no room. What its unfinished files, `begun`, take already
-/// counts as room. Others may fill the disk later: this is a courtesy, no promise.
+/// counts as room. Others may fill the disk later: this is a courtesy, not a promise.
 pub(crate) fn refuse_full<'a>(output: &Path, needed: u64, begun: impl Iterator<Item = &'a Path>) -> Result<(), Error> {
     let Some(free) = free_bytes(folder_of(output)) else { return Ok(()) };
     if needed > free.saturating_add(begun.map(allocated).sum()) {

@@ -38,7 +38,7 @@ pub(crate) struct Temporary {
 }
 
 impl Temporary {
-    /// Creates a temporary for an output, locked against those who tidy up.
+    /// Creates a temporary for an output, locked against other processes that tidy up.
     ///
     /// # Errors
     /// [`Error::OutputExists`], [`Error::OutputNotAFile`], [`Error::File`].
@@ -47,7 +47,7 @@ impl Temporary {
         for path in paths(output) {
             let Some(mut file) = create_as(&path, output)? else { continue };
             lock(&file, output, output)?;
-            // Whoever tidied up between these two calls has taken it for an old one.
+            // A process that tidied up between these two calls has taken it for an old one.
             if is_at(&file, &path) {
                 file.write_all(MARK).map_err(|error| write_error(error, output, 0, false))?;
                 return Ok(Temporary { output: output.into(), path, file, length: 0, start: Vec::new() });
@@ -80,7 +80,7 @@ impl Temporary {
         written.map_err(|error| self.write_error(error))
     }
 
-    /// Writes some bytes behind all others.
+    /// Appends some bytes.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.write_at(self.length, bytes)
     }
@@ -127,7 +127,7 @@ impl Temporary {
         }
     }
 
-    /// The name of a temporary tells nobody anything.
+    /// Errors name the output: the name of a temporary means nothing to a user.
     fn write_error(&self, error: io::Error) -> Error {
         write_error(error, &self.output, self.length, false)
     }
@@ -198,8 +198,8 @@ fn are_equal(one: &mut File, other: &mut File) -> io::Result<bool> {
     }
 }
 
-/// Removes a file of this program's own that nobody writes, if something holds of it. Whatever is in the way of tidying up
-/// is no reason to fail.
+/// Removes a file of this program's own that nobody is writing, if a condition holds for it. Failing to tidy up is no
+/// reason to fail.
 fn remove_if(path: &Path, holds: impl FnOnce(&mut File) -> io::Result<bool>) {
     if let Ok(Some(mut file)) = open_own(path)
         && file.try_lock().is_ok()

@@ -1,10 +1,10 @@
-//! A whole checkpoint made anew around its compressed tables: a folder that a serving stack takes in place of the
+//! A whole checkpoint rebuilt around its compressed tables: a folder that a serving stack takes in place of the
 //! original.
 //!
-//! Table files stand for the tensors they were made from. Other files of weights are hard-linked, so that hundreds of
-//! gigabytes are neither copied nor stored twice; where a file system cannot link, and where that is asked for, they are
-//! copied. So is everything else, which people edit: a hard link is the same file under two names, and whoever writes into
-//! one in place changes both. What must change is written anew:
+//! Table files take the place of the tensors they were made from. Other files of weights are hard-linked, so that
+//! hundreds of gigabytes are neither copied nor stored twice; where a file system cannot link, and where that is asked
+//! for, they are copied. So is everything else, which people edit: a hard link is the same file under two names, and
+//! whoever writes into one in place changes both. What must change is written again:
 //!
 //! | file | change |
 //! |---|---|
@@ -54,7 +54,7 @@ pub struct RewriteReport {
     pub index: PathBuf,
     /// Bytes of all tensors of the output, its tables included.
     pub total_size: u64,
-    /// Files that are those of the checkpoint under a second name.
+    /// Files of the checkpoint that were hard-linked.
     pub linked: u64,
     /// Files that are copies.
     pub copied: u64,
@@ -64,7 +64,7 @@ pub struct RewriteReport {
     pub dropped: Vec<PathBuf>,
 }
 
-/// How to make a checkpoint anew.
+/// How to rebuild a checkpoint around its tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RewriteOptions {
     /// Copy files of weights too, rather than link them.
@@ -91,7 +91,7 @@ pub struct RewriteOptions {
 #[derive(Debug)]
 pub struct Rewrite {
     draft: Draft,
-    /// Locks the output, and says that it is not whole.
+    /// Locks the output, and marks it as incomplete.
     marker: Marker,
     resumed: bool,
     copy: bool,
@@ -109,7 +109,7 @@ pub struct RewritePreview {
     pub written: Vec<(PathBuf, u64)>,
     /// Safetensors files of the checkpoint of which nothing would be left.
     pub dropped: Vec<PathBuf>,
-    /// Whether an equal run was cut short, so that this one would go on with it.
+    /// Whether an equal run was interrupted, so that this one would resume it.
     pub resumes: bool,
 }
 
@@ -148,13 +148,13 @@ impl Rewrite {
     /// table files stand for, scales included. Table files can be written into `output` afterwards, or lie there
     /// already.
     ///
-    /// Where the marker of an equal run is there, that run was cut short, and this one goes on with it.
+    /// Where the marker of an equal run is there, that run was interrupted, and this one resumes it.
     ///
     /// # Errors
-    /// [`Error::Rewrite`], [`Error::File`] for a checkpoint that is not whole or an
-    /// output that cannot be; [`Error::OutputExists`] when a file of the output is there already, unless `force` is set;
-    /// then it is removed; [`Error::OtherRun`] when another run was cut short there, unless `force` is set;
-    /// [`Error::OutputNotAFile`] when something else than a file is in the way; [`Error::Busy`].
+    /// [`Error::Rewrite`], [`Error::File`] for a checkpoint that is not whole or an output that cannot be;
+    /// [`Error::OutputExists`] when a file of the output is there already, unless `force` is set; then it is removed;
+    /// [`Error::OtherRun`] when another run was interrupted there, unless `force` is set;
+    /// [`Error::OutputNotAFile`] when something other than a file is in the way; [`Error::Busy`].
     pub fn begin(
         input: impl AsRef<Path>,
         output: impl AsRef<Path>,
@@ -174,7 +174,7 @@ impl Rewrite {
         Ok(rewrite)
     }
 
-    /// Takes back what [`Rewrite::begin`] has made, when nothing else was: there is nothing to go on with then.
+    /// Undoes [`Rewrite::begin`] if nothing else was made: there is nothing to resume then.
     pub fn abandon(self) {
         if self.resumed {
             return;
@@ -233,7 +233,7 @@ impl Rewrite {
         })
     }
 
-    /// Whether this goes on with a run that was cut short. Its table files may be whole then.
+    /// Whether this resumes an interrupted run. Its table files may be complete then.
     pub fn is_resumed(&self) -> bool {
         self.resumed
     }
@@ -243,12 +243,12 @@ impl Rewrite {
         self.draft.names().any(|taken| taken == Path::new(name))
     }
 
-    /// Makes the output whole around its table files: `files`, which hold `tables`. The index comes last. Files that hold
+    /// Completes the output around its table files: `files`, which hold `tables`. The index comes last. Files that hold
     /// restored tensors have no tables: `config.json` then stays as it is.
     ///
     /// # Errors
     /// [`Error::Rewrite`] for a table file that is not in the output or collides with the rest of it, [`Error::File`],
-    /// [`Error::DiskFull`], [`Error::File`]. The same call after [`Rewrite::begin`] goes on.
+    /// [`Error::DiskFull`], [`Error::File`]. The same call after [`Rewrite::begin`] resumes.
     pub fn finish(self, tables: &[TableInfo], files: &[PathBuf]) -> Result<RewriteReport, Error> {
         let Rewrite { mut draft, marker, resumed, copy, .. } = self;
         let mut tensors = std::mem::take(&mut draft.tensors);
@@ -300,7 +300,7 @@ impl Rewrite {
 }
 
 impl Draft {
-    /// Reads a checkpoint and finds out what becomes of its files; the text tells apart one run from another.
+    /// Reads a checkpoint and finds out what becomes of its files; the text tells one run from another.
     fn read(input: &Path, output: &Path, replaced: &BTreeSet<String>) -> Result<(Draft, String), Error> {
         if !fs::metadata(input).context("open", input)?.is_dir() {
             return Err(RewriteError::NotAFolder.at(input));
@@ -352,7 +352,7 @@ impl Draft {
         self.names().map(|name| self.output.join(name)).collect()
     }
 
-    /// Refuses what is no folder where one is to be.
+    /// Refuses anything but a folder where one is to be.
     fn refuse_folders(&self) -> Result<(), Error> {
         for folder in &self.folders {
             let path = self.output.join(folder);
@@ -461,7 +461,7 @@ impl Weights {
         }
     }
 
-    /// What a file that is written anew is called: beside an index there must be no `model.safetensors`, for which
+    /// The name of a file that is written again: beside an index there must be no `model.safetensors`, for which
     /// loaders would forget the index.
     fn renamed(&self, name: String) -> String {
         if !self.is_indexed && name == ONLY_FILE { REST_OF_ONLY_FILE.into() } else { name }

@@ -60,7 +60,7 @@ pub(super) fn compare(
             let segment = compared.segment(row);
             let rule = compared.segments[segment].0;
             if recoder.take((row, segment), rule, (&raw, (row - first) as usize), reason)? {
-                // May take long: whoever wants to stop is asked.
+                // May take long: ask whether to stop.
                 counter.add(&table.name, 0)?;
             }
         }
@@ -158,7 +158,7 @@ impl<'a> Compared<'a> {
             }
         }
         if let Some((got, expected)) = part.sums.mean_doubt() {
-            // A doubt about a row of its own comes behind it, and takes its place.
+            // A doubt about the row itself comes later, and takes its place.
             let of_all = (start..).take(rows.len()).map(|row| (row, Reason::Mean { got, expected }));
             part.doubts.splice(0..0, of_all);
         }

@@ -41,7 +41,8 @@ pub struct VerifyOptions {
 /// was coded again is the source's or is found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// So many rows, spread over the table, and the first and last row of each segment; always the same ones. 0 for none.
+    /// This many rows, spread over the table, and the first and last row of each segment; always the same ones. 0 for
+    /// none.
     Rows(u64),
     /// Every row: takes as long as compressing.
     All,
@@ -121,9 +122,9 @@ pub struct VerifyTable {
 /// Checks every table of a file: structure has been checked when it was opened, so checksums, padding and counts of
 /// zero rows; and, given the source, whether the rows are those of the source, and how far from them they are restored.
 ///
-/// Every row is compared with its source row. One that is further from it than the encoder makes nearly any, or that has
-/// not the length or direction that its scale rule gives, is coded again, as is a [`Sample`] of the others: where the bytes
-/// differ, it is a mismatch. So a row that is hard to code is no false alarm.
+/// Every row is compared with its source row. One whose error is larger than nearly any that the encoder makes, or
+/// whose length or direction is not what its scale rule gives, is coded again, as is a [`Sample`] of the others: where
+/// the bytes differ, it is a mismatch. So a row that is hard to code raises no false alarm.
 ///
 /// Damage and mismatches are in the report, not an error. A damaged table is compared with its source all the same.
 ///

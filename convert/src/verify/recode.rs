@@ -58,7 +58,8 @@ impl Sampled {
             Sample::Rows(count) if count < table.rows => count,
             _ => return Sampled::All,
         };
-        // One row of each of so many equal parts, which one depends on the part: equal steps could keep to one kind of row.
+        // One row of each of equally many parts; which one depends on the part: equal steps could keep to one kind of
+        // row.
         let edge = |part: u64| (u128::from(table.rows) * u128::from(part) / u128::from(count)) as u64;
         let mut rows: Vec<u64> = (0..count)
             .map(|part| {

@@ -202,7 +202,8 @@ fn parts_of_different_wholes_are_refused_by_what_differs() {
         parts.code(1, &options);
         let (code, message) = parts.refused(&parts.paths);
         assert_eq!(code, "part-differs", "{message}");
-        let files = format!("{} and {} do not fit: ", parts.paths[0].display(), parts.paths[1].display());
+        let files =
+            format!("{} and {} are not parts of one table: ", parts.paths[0].display(), parts.paths[1].display());
         assert!(message.starts_with(&files) && message.contains(says), "{message}");
     }
     parts.code(1, &base());

@@ -265,7 +265,7 @@ fn a_begun_output_without_a_sound_journal_is_kept_until_forced() {
         }
         let error = compress(&input, &output, &options(BLOCK)).unwrap_err();
         assert!(matches!(&error, Error::JournalLost { what: got, .. } if *got == what), "{error}");
-        assert!(error.to_string().ends_with("force starts over"), "{error}");
+        assert!(error.to_string().ends_with("use force to start over"), "{error}");
         assert_eq!(fs::read(folder.path("out.condprog-partial")).unwrap(), partial);
         if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
             assert_eq!(fs::read(&journal).unwrap(), bytes);

@@ -109,7 +109,7 @@ impl fmt::Display for EncodeBatchError {
 
 impl core::error::Error for EncodeBatchError {}
 
-/// A [`Job`] made ready for encoding by one backend; how rows are spread over threads or a device is its own affair.
+/// A [`Job`] made ready for encoding by one backend; how it spreads rows over threads or a device is up to it.
 ///
 /// The same row gives the same record in every backend that follows SPEC annex A; the conformance crate checks it.
 pub trait Encoder {

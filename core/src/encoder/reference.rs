@@ -171,7 +171,7 @@ struct Trellis<'a> {
 }
 
 impl Trellis<'_> {
-    /// A first pass around the seam finds the bits that overlap there, a second one goes once round between them.
+    /// A first pass around the seam finds the bits that overlap there, a second pass goes around once between them.
     fn two_passes(&mut self, variant: u8, search: Search, path: &mut [u16]) {
         let dim = self.layout.dim();
         let window = search.first_pass(dim);
@@ -180,8 +180,8 @@ impl Trellis<'_> {
         self.pass(variant, 0, dim, Some(seam), path);
     }
 
-    /// The best path over `count` values from value `start` on, cyclically, written to `path` by value. With a seam,
-    /// it starts and ends with that survivor; without, it starts and ends anywhere.
+    /// The best path over `count` values, starting at value `start`, cyclically, written to `path` by value. With a
+    /// seam, it starts and ends with that survivor; without, it starts and ends anywhere.
     ///
     /// A survivor before value `t` is what a state has left once the `shift(t)` bits that came in last are gone.
     fn pass(&mut self, variant: u8, start: u32, count: u32, seam: Option<u16>, path: &mut [u16]) {

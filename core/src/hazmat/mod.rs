@@ -1,4 +1,4 @@
-//! Parts for those who write an encoder of their own; who decodes, or uses an encoder, needs none of them.
+//! Building blocks for writing an encoder. To decode, or to use an encoder, none of them is needed.
 //!
 //! SPEC annex A fixes what each of these computes, and every encoder that is to give the same records takes them from
 //! here: a row becomes a [`Target`]; the search minimises a [`Metric`] over paths; a [`Score`] chooses between the paths

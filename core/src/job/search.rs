@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::program::VARIANTS;
 
-/// How much of the search to do: a named [`effort`](Search::effort), or numbers of one's own.
+/// How much of the search to do: a named [`effort`](Search::effort), or explicit numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Search {
     variants: u8,
@@ -40,7 +40,7 @@ impl Search {
         }
     }
 
-    /// A search that has no name.
+    /// A search by explicit numbers.
     ///
     /// Variants 0 up to `variants - 1` are tried, and the best one is kept, the first of equals. The first pass looks at
     /// `window` values on each side of the seam; half the row width or more means the whole row, 0 means 1. Then follow

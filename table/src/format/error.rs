@@ -6,7 +6,7 @@ use condprog_core::{FORMAT_VERSION, LayoutError};
 
 use crate::names::{CHECKSUM, FORMAT, KEY_CHECKSUM, KEY_FORMAT, KEY_RUN, KEY_TABLES, KEY_VERSION, PROGRAM};
 
-/// Metadata that is not that of a table file, or contradicts itself or the tensors.
+/// Why metadata is not that of a table file, or contradicts itself or the tensors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -22,7 +22,7 @@ pub enum FormatError {
         /// Got, `None` when the key is absent.
         got: Option<String>,
     },
-    /// The header is damaged, in whatever place.
+    /// The header is damaged, wherever that is.
     #[error("header has checksum {got}, expected {expected}: it is damaged")]
     HeaderChecksum {
         /// Got.
@@ -48,7 +48,7 @@ pub enum FormatError {
         /// The run of that.
         expected: String,
     },
-    /// Another checksum.
+    /// A checksum this version does not know.
     #[error("metadata key {KEY_CHECKSUM:?} is {}, expected {CHECKSUM:?}", or_absent(.got))]
     Checksum {
         /// Got, `None` when the key is absent.
@@ -63,7 +63,7 @@ pub enum FormatError {
     /// The list of tables is empty.
     #[error("file has 0 tables, expected at least 1")]
     NoTables,
-    /// Two tables have one name.
+    /// Two tables have the same name.
     #[error("table {table:?} is listed twice, expected once")]
     DuplicateTable {
         /// Name.
@@ -288,7 +288,7 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// A short name that stays: what a reject file is tied to, and what machines may compare.
+    /// A short, stable name: reject files are tied to it, and programs may compare it.
     pub fn code(&self) -> &'static str {
         match self {
             FormatError::Magic { .. } => "format-magic",
