@@ -1,5 +1,5 @@
 #!/bin/sh
-# Core, the memory of tables and the portable backend under Miri, which finds undefined behaviour: reads past a buffer,
+# Core, the memory of tables, table files and the portable backend under Miri, which finds undefined behaviour: reads past a buffer,
 # misaligned ones, data races. It interprets, some thousand times slower, so tests are cut down by cfg(miri), and the
 # encoder's search over all states is left out. Where the nightly toolchain cannot be had, it says so and passes.
 set -eu
@@ -17,6 +17,9 @@ export CONDPROG_CPU_LEVEL=portable
 miri() {
     cargo "+$toolchain" miri test --quiet --target-dir target/miri "$@"
 }
+# Tests of table files use the disk.
+export MIRIFLAGS="-Zmiri-disable-isolation"
 miri -p condprog-memory --lib
+miri -p condprog-table --lib --test header
 miri -p condprog-core --lib
 miri -p condprog-cpu --no-default-features --lib --test decode

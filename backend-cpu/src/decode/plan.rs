@@ -10,6 +10,7 @@ const SLACK: usize = 64;
 
 /// Byte offsets and shifts of the states in a code.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "shuffles are for vectors"))]
 pub(super) struct Plan {
     pub(super) layout: Layout,
     /// Bytes from one group to the next.
@@ -83,6 +84,7 @@ impl Plan {
     }
 
     /// Whether [`Plan::wide`] has a shuffle for each group, over the code alone.
+    #[cfg(target_arch = "x86_64")]
     pub(super) fn fits_vector(&self) -> bool {
         fits_vector(self.layout)
     }

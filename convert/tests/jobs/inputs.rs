@@ -106,7 +106,7 @@ fn outputs_of_this_program_are_no_checkpoints() {
     for bytes in [vec![0; 100], b"half a header".repeat(5)] {
         fs::write(folder.path("x.safetensors.condprog-partial"), bytes).unwrap();
         let error = Checkpoint::open(folder.path("x.safetensors.condprog-partial")).unwrap_err();
-        assert!(error.to_string().contains("an output of condprog that is not finished"), "{error}");
+        assert!(error.to_string().contains("an unfinished output of condprog"), "{error}");
     }
     fs::write(folder.path("zeros.safetensors"), vec![0; 100]).unwrap();
     let error = Checkpoint::open(folder.path("zeros.safetensors")).unwrap_err();
