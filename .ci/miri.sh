@@ -20,6 +20,9 @@ miri() {
 # Tests of table files use the disk.
 export MIRIFLAGS="-Zmiri-disable-isolation"
 miri -p condprog-memory --lib
-miri -p condprog-table --lib --test header
+# Left out: texts of megabytes, JSON a hundred thousand levels deep, and properties over hundreds of files.
+miri -p condprog-table --lib -- --skip short_values_are_whole
+miri -p condprog-table --test header -- --skip any_bytes --skip what_the_crate_writes --skip values_in_messages \
+    --skip what_is_no_safetensors
 miri -p condprog-core --lib
 miri -p condprog-cpu --no-default-features --lib --test decode

@@ -45,6 +45,10 @@ mod tests {
     fn pieces_have_the_checksum_of_the_whole() {
         let bytes: Vec<u8> = (0..5000u32).map(|i| (i * i % 251) as u8).collect();
         for length in [0, 1, 16, 17, 128, 129, 240, 241, 256, 257, 1024, 1025, 5000] {
+            // Miri takes minutes for the longer ones.
+            if cfg!(miri) && length > 257 {
+                break;
+            }
             for piece in [1, 7, 64, 256, 1000] {
                 let mut pieces = Pieces::default();
                 bytes[..length].chunks(piece).for_each(|bytes| pieces.add(bytes));

@@ -63,7 +63,7 @@ mod tests {
         let seal = Seal::of(&header[8..]).unwrap();
         assert_eq!(seal.got, seal.expected);
         assert_ne!(seal.got, 0);
-        for bit in 64..8 * header.len() {
+        for bit in (64..8 * header.len()).step_by(if cfg!(miri) { 37 } else { 1 }) {
             let mut flipped = header.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             // Without a seal, the reader misses the key or refuses its value.
