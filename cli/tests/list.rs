@@ -150,7 +150,7 @@ fn several_files_are_one_checkpoint() {
         "{stderr}"
     );
     let run = place.run(&["compress", "a.safetensors", "b.safetensors", "-o", "whole", "--whole"]);
-    assert_eq!((run.code, run.stderr.contains("--whole is of one checkpoint, a folder, got 2 paths")), (Some(2), true));
+    assert_eq!((run.code, run.stderr.contains("--whole takes one checkpoint, a folder, got 2 paths")), (Some(2), true));
     assert!(!place.exists("x.safetensors") && !place.exists("whole"));
 }
 

@@ -280,7 +280,10 @@ fn what_is_no_part_is_refused() {
     let whole = parts.folder.path("whole");
     compress_file(parts.folder.path("in"), &[], &whole, &options(4), &Cpu, &quiet).unwrap();
     let (code, message) = parts.refused(&[a.clone(), whole.clone(), c.clone()]);
-    assert!(code == "part-none" && message.starts_with(&format!("{} is no part", whole.display())), "{message}");
+    assert!(
+        code == "part-none" && message.starts_with(&format!("{} is not a part of a table", whole.display())),
+        "{message}"
+    );
     assert_eq!(parts.refused(&[a.clone(), parts.folder.path("in"), c.clone()]).0, "format-magic");
     assert_eq!(parts.refused(&[a, parts.folder.path("none"), c]).0, "io");
 }
