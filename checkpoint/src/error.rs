@@ -1,4 +1,4 @@
-//! What can go wrong with checkpoints: [`Error`], and why a tensor is no table, [`SourceError`].
+//! What can go wrong with checkpoints: [`Error`], and why a tensor is not a table, [`SourceError`].
 
 use std::path::{Path, PathBuf};
 
@@ -43,7 +43,7 @@ impl Error {
     }
 }
 
-/// Why a tensor is no table that can be compressed.
+/// Why a tensor is not a table that can be compressed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {

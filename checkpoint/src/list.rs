@@ -60,7 +60,7 @@ pub enum Role {
         /// The tensor, if it is there.
         of: Option<String>,
     },
-    /// Nothing: it is no table that can be compressed.
+    /// Nothing: it is not a table that can be compressed.
     None {
         /// A short, stable name, as of [`Error::code`].
         code: &'static str,

@@ -78,7 +78,7 @@ pub(crate) fn name(name: &str) -> String {
     if shown.len() < name.len() && name.chars().nth(NAME).is_some() { shown + "..." } else { shown }
 }
 
-/// Text as a terminal may have it: what names and paths may have in them that it would obey, as escapes.
+/// Text that is safe for a terminal: what it would obey in names and paths becomes escapes.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().flat_map(|c| escaped(c, c.is_control() && c != '\n')).collect()
 }

@@ -108,7 +108,7 @@ impl Journal {
     /// Opens or creates the journal of an output, locked against other processes that write it, and reads it.
     ///
     /// # Errors
-    /// [`Error::Busy`]; [`Error::Foreign`] when the name is taken by what is no journal.
+    /// [`Error::Busy`]; [`Error::Foreign`] when the name is taken by something other than a journal.
     pub(crate) fn open(output: &Path, needed: u64) -> Result<(Journal, Account), Error> {
         let path = journal_path(output);
         for _ in 0..100 {

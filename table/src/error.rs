@@ -23,7 +23,7 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// What is to be read is no regular file.
+    /// What is to be read is not a regular file.
     #[error("{} is {got}, expected a regular file", .path.display())]
     NotAFile {
         /// The path.

@@ -572,7 +572,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// A name that is no family's.
+/// A name that is not a family's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no model family is named {got:?}, expected deepseek-v4.1, qwen3.8 or longcat-flash")]
 pub struct ParseFamilyError {

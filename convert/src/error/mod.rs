@@ -17,7 +17,7 @@ pub use rewrite::RewriteError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file cannot be read or written, or is no table file.
+    /// A file cannot be read or written, or is not a table file.
     #[error(transparent)]
     File(#[from] condprog_table::Error),
     /// A checkpoint has no such table.

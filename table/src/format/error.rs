@@ -1,4 +1,4 @@
-//! Why a file is no table file: [`FormatError`].
+//! Why a file is not a table file: [`FormatError`].
 
 use std::path::PathBuf;
 
