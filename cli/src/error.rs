@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use condprog_checkpoint::family::FamilyError;
-use condprog_core::{BatchError, LayoutError};
+use condprog_core::{BatchError, LayoutError, TableError};
 use condprog_cpu::UnsupportedIsa;
 
 use crate::stop;
@@ -31,6 +31,9 @@ pub(crate) enum Error {
     /// A file of ids is malformed.
     #[error("{}: {message}", .path.display())]
     Ids { path: PathBuf, message: String },
+    /// The segments of a file do not make a table.
+    #[error(transparent)]
+    Segments(#[from] TableError),
     /// The request does not fit the table.
     #[error(transparent)]
     Request(#[from] BatchError),
@@ -80,6 +83,7 @@ impl Error {
             Error::Io { .. } => "io",
             Error::Stdout(_) => "stdout",
             Error::Ids { .. } => "ids",
+            Error::Segments(_) => "segments",
             Error::Request(BatchError::MissingRow { .. }) => "missing-row",
             Error::Request(_) => "request",
             Error::Layout(_) => "layout",

@@ -54,6 +54,28 @@ fn packages() -> Vec<(String, PathBuf, BTreeSet<String>)> {
     packages.iter().map(package).collect()
 }
 
+/// The first name of a path that follows `crate::`, or the first names of each path of a group in braces.
+fn first_names(path: &str) -> Vec<String> {
+    let name = |path: &str| path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_string();
+    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
+    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (place, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                names.push(name(group[start..place].trim_start()));
+                start = place + 1;
+            }
+            _ => {}
+        }
+        if c == '}' && start == place + 1 {
+            break;
+        }
+    }
+    names
+}
+
 /// Which modules of a crate import which, by the first names of their paths below `src`.
 fn modules(source: &Path) -> Graph {
     let mut graph = Graph::new();
@@ -68,12 +90,15 @@ fn modules(source: &Path) -> Graph {
             } else if path.extension().is_some_and(|end| end == "rs") && !["lib", "main"].contains(&module.as_str()) {
                 let text = fs::read_to_string(&path).unwrap();
                 // Tests may look anywhere.
-                let code = text.split("#[cfg(test)]").next().unwrap();
-                let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-                let imports = lines.flat_map(|line| line.split("crate::").skip(1));
-                let first =
-                    |path: &str| path.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_string();
-                graph.entry(module.clone()).or_default().extend(imports.map(first).filter(|name| *name != module));
+                let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+                let lines: Vec<_> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+                let mut code = lines.join("\n");
+                if path.parent() == Some(source) || path.ends_with("mod.rs") && path.ancestors().nth(2) == Some(source)
+                {
+                    code = code.replace("super::", "crate::");
+                }
+                let imports: Vec<_> = code.split("crate::").skip(1).flat_map(first_names).collect();
+                graph.entry(module.clone()).or_default().extend(imports.into_iter().filter(|name| *name != module));
             }
         }
     }
@@ -133,5 +158,11 @@ fn circles_are_found() {
     write("two.rs", "// use crate::one;\npub struct Two;\n");
     assert_eq!(circle(&modules(source.path())), None);
     write("two.rs", "pub struct Two(crate::one::One);\n");
+    assert_eq!(circle(&modules(source.path())), Some(vec!["one", "two", "one"]));
+    write("two.rs", "use crate::{three::{A, B}, one};\n");
+    assert_eq!(circle(&modules(source.path())), Some(vec!["one", "two", "one"]));
+    write("two.rs", "use super::one::One;\n");
+    assert_eq!(circle(&modules(source.path())), Some(vec!["one", "two", "one"]));
+    write("one.rs", "#[cfg(test)]\nfn alone() {}\nuse crate::two::Two;\n");
     assert_eq!(circle(&modules(source.path())), Some(vec!["one", "two", "one"]));
 }

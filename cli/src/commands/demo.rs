@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Demo, ui: &Ui) -> Result<Outcome, Error> {
     let [verified] = report.tables.as_slice() else { unreachable!("the demo has one table") };
     let records = file.load(&verified.name)?;
     let segments = records.segments();
-    let table = Table::new(&segments).expect("checked when the file was opened");
+    let table = Table::new(&segments)?;
     let mut rows = vec![0.0; (verified.rows * u64::from(verified.dim)) as usize];
     let raw = source.table(&verified.name)?.read(0, verified.rows as usize)?;
     raw.to_f32(0..raw.rows(), &mut rows);

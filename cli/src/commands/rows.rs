@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Rows, ui: &Ui) -> Result<Outcome, Error> {
     } else {
         records = file.load(name)?;
         segments = records.segments();
-        place.open(Table::new(&segments).expect("checked when the file was opened"))?
+        place.open(Table::new(&segments)?)?
     };
     // The ids' shape, with the values of a row as the last dimension.
     let sizes: Vec<u64> = ids.shape.iter().copied().chain([shape.dim.into()]).collect();
@@ -143,7 +143,7 @@ impl AnyDecoder for Picking<'_> {
     fn decode(&self, ids: &[i64], missing: Missing, output: Output<'_>) -> Result<(), Error> {
         let picked = self.file.pick(self.name, ids)?;
         let segments = picked.segments();
-        let table = Table::new(&segments).expect("checked when the file was opened");
+        let table = Table::new(&segments)?;
         self.cpu.open(table)?.decode(picked.ids(), missing, output)
     }
 

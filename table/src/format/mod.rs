@@ -17,7 +17,7 @@ mod error;
 mod raw;
 
 pub use crate::names::{CHECKSUM, FORMAT, KEY_CHECKSUM, KEY_FORMAT, KEY_RUN, KEY_TABLES, KEY_VERSION, PROGRAM};
-use raw::RawTable;
+use raw::{RawSegment, RawTable};
 
 pub use error::FormatError;
 
@@ -28,7 +28,7 @@ pub const CHECKSUM_DTYPE: &str = "I64";
 
 /// A table of a file, or the part of a logical table that the file holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "RawTable", into = "RawTable")]
+#[serde(try_from = "RawTable")]
 pub struct TableInfo {
     /// Name, that of the source tensor.
     pub name: String,
@@ -109,7 +109,8 @@ impl SourceRecord {
 }
 
 /// A run of consecutive rows with one rate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "RawSegment")]
 pub struct SegmentInfo {
     /// The tensor of the records, `U8 [rows, record_bytes]`.
     pub tensor: String,
@@ -220,12 +221,12 @@ pub fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
     if tables.is_empty() {
         return Err(FormatError::NoTables);
     }
-    let (mut names, mut used) = (HashSet::new(), HashSet::new());
+    let (mut names, mut used, mut layouts) = (HashSet::new(), HashSet::new(), Vec::new());
     for table in &tables {
         if !names.insert(table.name.as_str()) {
             return Err(FormatError::DuplicateTable { table: table.name.clone() });
         }
-        check_table(table)?;
+        layouts.push(check_table(table)?);
         for segment in &table.segments {
             let records = (&segment.tensor, RECORD_DTYPE, vec![segment.rows, segment.record_bytes]);
             let checksums =
@@ -241,14 +242,8 @@ pub fn parse(header: &Header) -> Result<Vec<TableInfo>, FormatError> {
     let stray = header.tensors.iter().find(|t| t.dtype == RECORD_DTYPE && !used.contains(t.name.as_str()));
     match stray {
         Some(tensor) => Err(FormatError::StrayTensor { tensor: tensor.name.clone() }),
-        None => tables.into_iter().map(table_info).collect(),
+        None => Ok(tables.into_iter().zip(layouts).map(|(table, layouts)| table.with(layouts)).collect()),
     }
-}
-
-/// A table whose layouts have been checked.
-fn table_info(raw: RawTable) -> Result<TableInfo, FormatError> {
-    let table = raw.name.clone();
-    TableInfo::try_from(raw).map_err(|source| FormatError::Width { table, segment: 0, source })
 }
 
 /// Whether a text is 16 lower-case hexadecimal digits.
@@ -256,7 +251,8 @@ fn is_hex(text: &str) -> bool {
     text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn check_table(info: &RawTable) -> Result<(), FormatError> {
+/// Checks a table by itself, and gives the layouts of its segments.
+fn check_table(info: &RawTable) -> Result<Vec<Layout>, FormatError> {
     let table = || info.name.clone();
     if info.program != PROGRAM {
         return Err(FormatError::Program { table: table(), got: info.program.clone() });
@@ -266,7 +262,7 @@ fn check_table(info: &RawTable) -> Result<(), FormatError> {
     if rows == 0 || !in_range || table_rows > i64::MAX as u64 {
         return Err(FormatError::RowRange { table: table(), rows, first_row, table_rows });
     }
-    let mut next = 0u64;
+    let (mut next, mut layouts) = (0u64, Vec::with_capacity(info.segments.len()));
     for (index, segment) in info.segments.iter().enumerate() {
         let layout = segment.layout(info.dim).map_err(|source| match source {
             LayoutError::Rate { .. } => FormatError::Rate { table: table(), segment: index, source },
@@ -286,6 +282,7 @@ fn check_table(info: &RawTable) -> Result<(), FormatError> {
         if segment.checksums.block_rows == 0 {
             return Err(FormatError::BlockRows { table: table(), segment: index });
         }
+        layouts.push(layout);
         next = match next.checked_add(segment.rows) {
             Some(end) if segment.rows > 0 && end <= rows => end,
             end => {
@@ -316,7 +313,7 @@ fn check_table(info: &RawTable) -> Result<(), FormatError> {
     if info.source.shape != expected {
         return Err(FormatError::SourceShape { table: table(), got: info.source.shape, expected });
     }
-    Ok(())
+    Ok(layouts)
 }
 
 fn check_tensor(

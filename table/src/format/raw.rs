@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ChecksumInfo, SegmentInfo, SourceRecord, TableInfo, Zeroed};
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct RawTable {
     pub(super) name: String,
     pub(super) program: String,
@@ -49,92 +49,50 @@ impl TryFrom<RawTable> for TableInfo {
     type Error = LayoutError;
 
     fn try_from(raw: RawTable) -> Result<TableInfo, LayoutError> {
-        let RawTable {
-            name,
-            program,
-            dim,
-            rows,
-            first_row,
-            table_rows,
-            source,
-            scale_rule,
-            effort,
-            zero_rows,
-            underflow_rows,
-            non_finite_rows,
-            segments,
-        } = raw;
-        let segment = |raw: RawSegment| {
-            let layout = raw.layout(dim)?;
-            let RawSegment { tensor, first_row, rows, global_scale, zeroed, source_xxh3_64, checksums, .. } = raw;
-            Ok(SegmentInfo { tensor, first_row, rows, global_scale, zeroed, source_xxh3_64, checksums, layout })
-        };
-        let segments = segments.into_iter().map(segment).collect::<Result<_, LayoutError>>()?;
-        Ok(TableInfo {
-            name,
-            program,
-            dim,
-            rows,
-            first_row,
-            table_rows,
-            source,
-            scale_rule,
-            effort,
-            zero_rows,
-            underflow_rows,
-            non_finite_rows,
-            segments,
-        })
+        let layouts = raw.segments.iter().map(|segment| segment.layout(raw.dim)).collect::<Result<_, _>>()?;
+        Ok(raw.with(layouts))
     }
 }
 
-impl From<TableInfo> for RawTable {
-    fn from(info: TableInfo) -> RawTable {
-        let TableInfo {
-            name,
-            program,
-            dim,
-            rows,
-            first_row,
-            table_rows,
-            source,
-            scale_rule,
-            effort,
-            zero_rows,
-            underflow_rows,
-            non_finite_rows,
-            segments,
-        } = info;
-        let segment = |info: SegmentInfo| {
-            let (rate_quarters, record_bytes) = (info.layout.rate().quarters(), info.record_bytes());
-            let SegmentInfo { tensor, first_row, rows, global_scale, zeroed, source_xxh3_64, checksums, .. } = info;
-            RawSegment {
-                tensor,
-                first_row,
-                rows,
-                rate_quarters,
-                record_bytes,
-                global_scale,
-                zeroed,
-                source_xxh3_64,
-                checksums,
-            }
+impl RawTable {
+    /// The table, given the layout of each of its segments.
+    pub(super) fn with(self, layouts: Vec<Layout>) -> TableInfo {
+        let segment = |(raw, layout): (RawSegment, Layout)| {
+            let RawSegment { tensor, first_row, rows, global_scale, zeroed, source_xxh3_64, checksums, .. } = raw;
+            SegmentInfo { tensor, first_row, rows, global_scale, zeroed, source_xxh3_64, checksums, layout }
         };
-        let segments = segments.into_iter().map(segment).collect();
-        RawTable {
-            name,
-            program,
-            dim,
-            rows,
+        TableInfo {
+            name: self.name,
+            program: self.program,
+            dim: self.dim,
+            rows: self.rows,
+            first_row: self.first_row,
+            table_rows: self.table_rows,
+            source: self.source,
+            scale_rule: self.scale_rule,
+            effort: self.effort,
+            zero_rows: self.zero_rows,
+            underflow_rows: self.underflow_rows,
+            non_finite_rows: self.non_finite_rows,
+            segments: self.segments.into_iter().zip(layouts).map(segment).collect(),
+        }
+    }
+}
+
+impl From<SegmentInfo> for RawSegment {
+    fn from(info: SegmentInfo) -> RawSegment {
+        let (rate_quarters, record_bytes) = (info.layout.rate().quarters(), info.record_bytes());
+        let SegmentInfo { tensor, first_row, rows, global_scale, zeroed, source_xxh3_64, checksums, .. } = info;
+        RawSegment {
+            tensor,
             first_row,
-            table_rows,
-            source,
-            scale_rule,
-            effort,
-            zero_rows,
-            underflow_rows,
-            non_finite_rows,
-            segments,
+            rows,
+            rate_quarters,
+            record_bytes,
+            global_scale,
+            zeroed,
+            source_xxh3_64,
+            checksums,
         }
     }
 }
